@@ -251,7 +251,9 @@ impl FromStr for Owner {
         let wrong = || IdError::Form { text: format!("{text:.160}"), what };
         let (kind, id) = text.split_once(':').ok_or_else(wrong)?;
         let kind = match kind.trim() {
-            "" => return Err(IdError::Blank { field: "owner kind" }),
+            "" => {
+                return Err(IdError::Blank { field: "owner kind" });
+            }
             "agent" => OwnerKind::Agent,
             "user_repl" => OwnerKind::UserRepl,
             "lifecycle" => OwnerKind::Lifecycle,

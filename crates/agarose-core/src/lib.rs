@@ -15,10 +15,30 @@
 
 extern crate alloc;
 
+pub mod attempt;
 pub mod budget;
+pub mod cell;
+pub mod command;
+pub mod effect;
+pub mod event;
 pub mod id;
+pub mod permission;
+mod plan;
+pub mod refusal;
+pub mod session;
+pub mod slot;
+pub mod ticket;
 pub mod time;
+pub mod watchdog;
+pub mod world;
 
+pub use attempt::{EndCause, Executed, Word};
 pub use budget::{Counters, Unit};
+pub use command::{Command, Context};
+pub use effect::{Effect, Obligation};
+pub use event::Event;
 pub use id::{BlobRef, Generation, Language, Lease, Owner, OwnerKind, SessionId, TicketId};
+pub use permission::PermissionId;
+pub use refusal::Refusal;
 pub use time::{Millis, Stamp};
+pub use world::{Answer, Decision, Policy, World};

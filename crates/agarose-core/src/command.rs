@@ -1,0 +1,250 @@
+//! What somebody asks for, or what the outside says: imperative, and it may be refused.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use crate::{
+    attempt::Word,
+    event::{DaemonStarted, Output, ResultStatus},
+    id::{BlobRef, Generation, Language, Lease, Owner, SessionId, TicketId},
+    permission::PermissionId,
+    slot::{Exit, GroupOutcome, KernelProcess},
+    ticket::{Timeouts, Work},
+    time::{Millis, Stamp},
+    watchdog::Verdict,
+};
+
+/// What comes in with a command because the core has no clock and no randomness of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// When the command is decided.
+    pub now: Stamp,
+    /// A ticket id that was never used, for a ticket that the decision itself may need.
+    pub fresh: TicketId,
+}
+
+/// A request or an observation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A daemon has opened the data directory.
+    StartDaemon(DaemonStarted),
+    /// Admit nobody any more.
+    StopDaemon {
+        /// Whether kernels are stopped or left to their supervisors.
+        stop_kernels: bool,
+    },
+    /// Accept a ticket.
+    Submit(Box<Submit>),
+    /// Stop a ticket, wherever it stands.
+    Cancel(Cancel),
+    /// Admit nobody in a session until it is resumed.
+    Pause {
+        /// Which; absent means all.
+        session: Option<SessionId>,
+        /// Who asks.
+        by: Owner,
+    },
+    /// Admit again.
+    Resume {
+        /// Which; absent means all.
+        session: Option<SessionId>,
+        /// Who asks.
+        by: Owner,
+    },
+    /// Refuse new work, cancel what waits, stop what runs.
+    CloseSession {
+        /// Which.
+        session: SessionId,
+        /// Who asks.
+        by: Owner,
+        /// Why.
+        reason: String,
+        /// Whether the name is freed afterwards.
+        remove: bool,
+    },
+    /// Ask somebody before a cell goes on.
+    ProposePermission {
+        /// Of which session.
+        session: SessionId,
+        /// The cell that waits.
+        ticket: Option<TicketId>,
+        /// What is asked for.
+        method: String,
+        /// The particulars, for people.
+        detail: String,
+        /// How long an answer is awaited.
+        expires_after: Option<Millis>,
+    },
+    /// Answer a question.
+    DecidePermission {
+        /// Which.
+        permission: PermissionId,
+        /// Yes or no.
+        allow: bool,
+        /// Who answers.
+        by: Owner,
+    },
+    /// Time has passed. A late or doubled tick decides nothing.
+    Tick,
+    /// Go on with whatever a session can go on with; decides nothing when there is nothing.
+    Settle {
+        /// Which.
+        session: SessionId,
+    },
+    /// Something happened to a kernel.
+    Kernel {
+        /// Of which session.
+        session: SessionId,
+        /// Which interpreter.
+        language: Language,
+        /// Which life.
+        generation: Generation,
+        /// What.
+        report: KernelReport,
+    },
+    /// Something happened to an execution.
+    Execution {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// What.
+        report: ExecutionReport,
+    },
+}
+
+/// A request for a ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submit {
+    /// Whose queue.
+    pub session: SessionId,
+    /// Its name for ever.
+    pub ticket: TicketId,
+    /// Who asks.
+    pub owner: Owner,
+    /// Which interpreter.
+    pub language: Language,
+    /// What is to be done.
+    pub work: Work,
+    /// The caller's own key.
+    pub key: Option<String>,
+    /// Digest of the request.
+    pub digest: [u8; 32],
+    /// Run only if that ticket completed.
+    pub after: Option<TicketId>,
+    /// The ticket that this one tries again.
+    pub retry_of: Option<TicketId>,
+    /// Its limits, already resolved against the defaults.
+    pub timeouts: Timeouts,
+    /// The branch of work it belongs to.
+    pub branch: Option<String>,
+    /// What it will touch.
+    pub resource_keys: Vec<String>,
+    /// Anything else to be kept, as JSON text.
+    pub metadata: Option<String>,
+    /// Tickets that this request touches and that ended so long ago that only the log knows them:
+    /// under its key, under its id, or the one it follows.
+    pub known: Vec<KnownTicket>,
+}
+
+/// A ticket that has ended, as the log knows it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct KnownTicket {
+    /// Which.
+    pub ticket: TicketId,
+    /// Whose.
+    pub session: SessionId,
+    /// Under which key.
+    pub key: Option<String>,
+    /// Digest of its request.
+    pub digest: [u8; 32],
+    /// Its last word.
+    pub word: Word,
+}
+
+/// A request to stop a ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// Which.
+    pub ticket: TicketId,
+    /// Who asks; it must be its owner.
+    pub owner: Owner,
+    /// Why.
+    pub reason: String,
+    /// How far to go.
+    pub reach: Reach,
+}
+
+/// How far a request to stop a ticket goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Only while it waits.
+    Queued,
+    /// One interrupt to the running execution and nothing more.
+    Interrupt,
+    /// Wherever it stands, with the whole ladder.
+    Full,
+}
+
+/// What a supervisor says of its kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelReport {
+    /// It takes cells.
+    Ready(KernelProcess),
+    /// It did not come up.
+    StartFailed {
+        /// Why, for people.
+        reason: String,
+        /// Whether there is no such interpreter here.
+        unavailable: bool,
+    },
+    /// It is gone.
+    Gone {
+        /// How.
+        exit: Exit,
+        /// Whether it happened while no daemon was there.
+        while_down: bool,
+        /// Whether the cell that was sent had begun, when somebody could tell.
+        began: Option<bool>,
+        /// The output of that cell as far as it got.
+        output: Option<Output>,
+    },
+    /// A restarted daemon speaks to it again.
+    Reattached,
+}
+
+/// What a supervisor says of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExecutionReport {
+    /// It has begun.
+    Acknowledged,
+    /// It returned.
+    Result {
+        /// What the worker said of it.
+        status: ResultStatus,
+        /// Whether an interrupt of ours was raised in the cell's own code.
+        interrupt_landed: bool,
+        /// Everything else that it said.
+        record: BlobRef,
+        /// Its output.
+        output: Output,
+    },
+    /// It gave a sign of life at this point of the data directory's clock.
+    Active {
+        /// When.
+        at: u64,
+    },
+    /// What became of an interrupt.
+    Interrupt {
+        /// Which attempt.
+        attempt: u32,
+        /// Whom it reached.
+        verdict: Verdict,
+    },
+    /// What the probe of its group said.
+    Stopped {
+        /// What is known.
+        outcome: GroupOutcome,
+        /// Its output as far as it got.
+        output: Option<Output>,
+    },
+}

@@ -1,0 +1,472 @@
+//! A session: one FIFO of tickets, one active cell, one slot per language.
+//!
+//! [`Session`] folds the events that name it. [`Plan`](crate::plan::Plan) decides what comes next.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    string::String,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    attempt::Word,
+    cell::{Cell, Phase, Run},
+    event::{Event, TicketEnded, TicketQueued},
+    id::{Generation, Language, Lease, Owner, SessionId, TicketId},
+    permission::{Permission, PermissionId},
+    slot::Slot,
+    ticket::{Cancel, Ticket, Timeouts},
+    time::{Millis, Stamp},
+    watchdog::{Budget, Cause, LadderEnd, Rung, Verdict},
+    world::Policy,
+};
+
+/// One queue, its active cell and its kernels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its name.
+    pub id: SessionId,
+    /// Since when it exists.
+    pub opened: Stamp,
+    /// The open tickets.
+    pub tickets: BTreeMap<TicketId, Ticket>,
+    /// Those that wait, in the order in which they were accepted.
+    pub queue: VecDeque<TicketId>,
+    /// The one that was admitted.
+    pub active: Option<Cell>,
+    /// Its kernels.
+    pub slots: BTreeMap<Language, Slot>,
+    /// Who paused it.
+    pub paused: Option<Owner>,
+    /// Whether and why it refuses new work.
+    pub closed: Option<Closed>,
+    /// How many cells it has sent.
+    pub ordinal: u64,
+    /// The questions that wait for an answer.
+    pub permissions: BTreeMap<PermissionId, Permission>,
+    /// Facts that did not fit the state they met. Never more than zero in a log of ours.
+    pub anomalies: u64,
+    /// When the driver has to look at it again; derived.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// A session that refuses new work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// Why.
+    pub reason: String,
+    /// Whether its name is freed when the last work is gone.
+    pub remove: bool,
+}
+
+/// How long an interrupt's verdict is awaited before nobody is taken to have been reached.
+const VERDICT_WAIT: Millis = Millis(5_000);
+/// How long beyond both graces the answer to a stop is awaited.
+const STOP_MARGIN: Millis = Millis(5_000);
+
+impl Session {
+    pub(crate) const fn new(id: SessionId, opened: Stamp) -> Self {
+        Self {
+            id,
+            opened,
+            tickets: BTreeMap::new(),
+            queue: VecDeque::new(),
+            active: None,
+            slots: BTreeMap::new(),
+            paused: None,
+            closed: None,
+            ordinal: 0,
+            permissions: BTreeMap::new(),
+            anomalies: 0,
+            deadline: None,
+        }
+    }
+
+    /// Where a ticket stands: 0 when it is the active one, from 1 on while it waits.
+    #[must_use]
+    pub fn position(&self, ticket: TicketId) -> Option<u64> {
+        if self.active.as_ref().is_some_and(|cell| cell.ticket == ticket) {
+            return Some(0);
+        }
+        let index = self.queue.iter().position(|waiting| *waiting == ticket)?;
+        u64::try_from(index).ok().map(|index| index.saturating_add(1))
+    }
+
+    /// The slot of a language.
+    #[must_use]
+    pub fn slot(&self, language: Language) -> &Slot {
+        const ABSENT: &Slot = &Slot::Absent { previous: None };
+        self.slots.get(&language).unwrap_or(ABSENT)
+    }
+
+    /// The active ticket.
+    #[must_use]
+    pub fn active_ticket(&self) -> Option<&Ticket> {
+        self.active.as_ref().and_then(|cell| self.tickets.get(&cell.ticket))
+    }
+
+    /// The execution that was sent and has no last word.
+    #[must_use]
+    pub fn run(&self) -> Option<&Run> {
+        self.active.as_ref().and_then(Cell::run)
+    }
+
+    /// The execution, if it runs under exactly this lease.
+    #[must_use]
+    pub fn run_under(&self, lease: Lease) -> Option<&Run> {
+        self.run().filter(|run| run.lease == lease)
+    }
+
+    /// How long TERM and then KILL are waited for when the active cell is stopped.
+    pub(crate) fn kill_grace(&self, policy: &Policy) -> Millis {
+        self.active_timeouts().kill_grace.unwrap_or(policy.kill_grace)
+    }
+
+    fn active_timeouts(&self) -> Timeouts {
+        self.active_ticket().map(|ticket| ticket.timeouts).unwrap_or_default()
+    }
+
+    fn run_mut_under(&mut self, lease: Lease) -> Option<&mut Run> {
+        let run = self.active.as_mut().and_then(Cell::run_mut).filter(|run| run.lease == lease);
+        if run.is_none() {
+            self.anomalies = self.anomalies.saturating_add(1);
+        }
+        run
+    }
+
+    /// Folds one fact. A fact that does not fit is counted and otherwise left alone.
+    pub(crate) fn apply(&mut self, now: Stamp, event: &Event, policy: &Policy) {
+        if !self.fold(now, event, policy) {
+            self.anomalies = self.anomalies.saturating_add(1);
+        }
+        self.deadline = self.earliest_deadline(policy);
+    }
+
+    fn fold(&mut self, now: Stamp, event: &Event, policy: &Policy) -> bool {
+        match event {
+            Event::DaemonStarted(_)
+            | Event::DaemonStopping { .. }
+            | Event::AllPaused { .. }
+            | Event::AllResumed { .. } => false,
+            Event::SessionOpened { .. } | Event::SessionRemoved { .. } => true,
+            Event::SessionPaused { by, .. } => {
+                self.paused = Some(by.clone());
+                true
+            }
+            Event::SessionResumed { .. } => self.paused.take().is_some(),
+            Event::SessionClosed { reason, remove, .. } => {
+                let remove = *remove || self.closed.as_ref().is_some_and(|closed| closed.remove);
+                let reason = self.closed.take().map_or_else(|| reason.clone(), |closed| closed.reason);
+                self.closed = Some(Closed { reason, remove });
+                true
+            }
+            Event::TicketQueued(queued) => self.fold_queued(now, queued),
+            Event::TicketAdmitted { ticket, .. } => {
+                let is_head = self.queue.front() == Some(ticket) && self.active.is_none();
+                if is_head {
+                    self.queue.pop_front();
+                    self.active = Some(Cell { ticket: *ticket, admitted: now, phase: Phase::Admitted });
+                }
+                is_head
+            }
+            Event::CancelRequested { ticket, by, reason, .. } => {
+                let Some(ticket) = self.tickets.get_mut(ticket).filter(|ticket| ticket.cancel.is_none())
+                else {
+                    return false;
+                };
+                ticket.cancel = Some(Cancel { by: by.clone(), reason: reason.clone(), at: now });
+                true
+            }
+            Event::TicketEnded(TicketEnded { ticket, word, .. }) => self.fold_ended(now, *ticket, *word),
+            Event::CellClosed { ticket, .. } => !self.tickets.contains_key(ticket),
+            Event::KernelStarting { language, generation, previous, .. } => {
+                self.fold_starting(now, *language, *generation, *previous)
+            }
+            Event::KernelReady { language, generation, process, .. } => {
+                let Slot::Starting { generation: starting, previous, .. } = self.slot(*language) else {
+                    return false;
+                };
+                if starting != generation {
+                    return false;
+                }
+                let ready = Slot::Ready {
+                    generation: *generation,
+                    previous: *previous,
+                    process: process.clone(),
+                    used: false,
+                    idle_since: now.mono,
+                };
+                self.slots.insert(*language, ready);
+                true
+            }
+            Event::KernelStartFailed { language, generation, .. }
+            | Event::KernelGone { language, generation, .. } => {
+                let slot = self.slot(*language);
+                if slot.generation() != Some(*generation) {
+                    return false;
+                }
+                let gone = slot.gone();
+                self.slots.insert(*language, gone);
+                true
+            }
+            Event::KernelStopRequested { language, generation, .. } => {
+                let until = now.deadline(twice(policy.kill_grace).plus(STOP_MARGIN));
+                if let Some(cell) = &mut self.active
+                    && cell.run().is_none()
+                    && self.tickets.get(&cell.ticket).is_some_and(|ticket| ticket.language == *language)
+                {
+                    cell.phase = Phase::StopAwaited;
+                }
+                self.fold_stopping(*language, *generation, until)
+            }
+            Event::KernelReattached { language, generation, .. } => {
+                self.slot(*language).generation() == Some(*generation)
+            }
+            Event::ExecuteRequested { lease, ordinal, .. } => self.fold_execute(now, *lease, *ordinal),
+            Event::ExecuteAcknowledged { lease, .. } => {
+                let Some(run) = self.run_mut_under(*lease) else {
+                    return true;
+                };
+                run.acknowledged = Some(now);
+                run.budget.note_activity(now.mono);
+                true
+            }
+            Event::ResultReceived { lease, .. } | Event::OutputKept { lease, .. } => {
+                let Some(run) = self.run_mut_under(*lease) else {
+                    return true;
+                };
+                run.output_kept = true;
+                true
+            }
+            Event::ActivityNoted { lease, at, .. } => {
+                let Some(run) = self.run_mut_under(*lease) else {
+                    return true;
+                };
+                run.budget.note_activity(*at);
+                true
+            }
+            Event::LadderStarted { lease, cause, .. } => self.set_rung(*lease, |_| {
+                Some(Rung::Interrupting { cause: *cause, until: now.deadline(VERDICT_WAIT) })
+            }),
+            Event::InterruptRequested { lease, attempt, .. } => {
+                let Some(run) = self.run_mut_under(*lease) else {
+                    return true;
+                };
+                run.interrupts = *attempt;
+                true
+            }
+            Event::InterruptAnswered { lease, verdict, .. } => {
+                let grace = self.active_timeouts().interrupt_grace.unwrap_or(policy.interrupt_grace);
+                match verdict {
+                    Verdict::Delivered => self.set_rung(*lease, |rung| {
+                        rung.cause().map(|cause| Rung::Grace { cause, until: now.deadline(grace) })
+                    }),
+                    Verdict::ReachedNobody { .. } => true,
+                }
+            }
+            Event::KillRequested { lease, .. } => {
+                let until = now.deadline(twice(self.kill_grace(policy)).plus(STOP_MARGIN));
+                let language = self.active_ticket().map(|ticket| ticket.language);
+                let stopping =
+                    language.is_some_and(|language| self.fold_stopping(language, lease.generation, until));
+                stopping
+                    && self.set_rung(*lease, |rung| rung.cause().map(|cause| Rung::Killing { cause, until }))
+            }
+            Event::GroupStopped { lease, outcome, .. } => self.set_rung(*lease, |rung| {
+                rung.cause().map(|cause| Rung::Stopped { cause, group: outcome.clone(), replacement: None })
+            }),
+            Event::LadderEnded { lease, end, .. } => match end {
+                LadderEnd::Ignored => self.set_rung(*lease, |_| Some(Rung::Waiting)),
+                LadderEnd::Finished | LadderEnd::Stopped(_) => true,
+            },
+            Event::PermissionProposed { permission, ticket, method, detail, expires, .. } => {
+                let question = Permission {
+                    id: *permission,
+                    session: self.id.clone(),
+                    ticket: *ticket,
+                    method: method.clone(),
+                    detail: detail.clone(),
+                    since: now.wall,
+                    expires: *expires,
+                };
+                self.permissions.insert(*permission, question);
+                if let Some(run) = self.active.as_mut().and_then(Cell::run_mut)
+                    && Some(run.lease.ticket) == *ticket
+                {
+                    run.budget.freeze(now, *permission);
+                }
+                true
+            }
+            Event::PermissionDecided { permission, .. } | Event::PermissionExpired { permission, .. } => {
+                if let Some(run) = self.active.as_mut().and_then(Cell::run_mut) {
+                    run.budget.thaw(now, *permission);
+                }
+                self.permissions.remove(permission).is_some()
+            }
+        }
+    }
+
+    fn fold_queued(&mut self, now: Stamp, queued: &TicketQueued) -> bool {
+        let ticket = Ticket {
+            id: queued.ticket,
+            owner: queued.owner.clone(),
+            language: queued.language,
+            work: queued.work.clone(),
+            key: queued.key.clone(),
+            digest: queued.digest,
+            after: queued.after.map(|after| (after, queued.after_word)),
+            timeouts: queued.timeouts,
+            branch: queued.branch.clone(),
+            resource_keys: queued.resource_keys.clone(),
+            queued: now,
+            cancel: None,
+        };
+        let fresh = self.tickets.insert(queued.ticket, ticket).is_none();
+        if fresh {
+            self.queue.push_back(queued.ticket);
+        }
+        fresh
+    }
+
+    fn fold_ended(&mut self, now: Stamp, ticket: TicketId, word: Word) -> bool {
+        let Some(ended) = self.tickets.remove(&ticket) else {
+            return false;
+        };
+        self.queue.retain(|waiting| *waiting != ticket);
+        if self.active.as_ref().is_some_and(|cell| cell.ticket == ticket) {
+            self.active = None;
+            if let Some(Slot::Ready { idle_since, .. }) = self.slots.get_mut(&ended.language) {
+                *idle_since = now.mono;
+            }
+        }
+        for waiting in self.tickets.values_mut() {
+            if let Some((after, known)) = &mut waiting.after
+                && *after == ticket
+            {
+                *known = Some(word);
+            }
+        }
+        true
+    }
+
+    fn fold_starting(
+        &mut self,
+        now: Stamp,
+        language: Language,
+        generation: Generation,
+        previous: Option<Generation>,
+    ) -> bool {
+        if !self.slot(language).is_absent() {
+            return false;
+        }
+        self.slots.insert(language, Slot::Starting { generation, previous, since: now.mono });
+        if let Some(cell) = &mut self.active {
+            match &mut cell.phase {
+                Phase::Underway(run) => {
+                    let Rung::Stopped { replacement, .. } = &mut run.rung else { return false };
+                    *replacement = Some(generation);
+                }
+                Phase::Admitted | Phase::StopAwaited | Phase::StartAwaited => {
+                    cell.phase = Phase::StartAwaited;
+                }
+            }
+        }
+        true
+    }
+
+    fn fold_stopping(&mut self, language: Language, generation: Generation, until: u64) -> bool {
+        let slot = self.slot(language);
+        if slot.generation() != Some(generation) {
+            return false;
+        }
+        let used = match slot {
+            Slot::Ready { used, .. } | Slot::Stopping { used, .. } => *used,
+            Slot::Absent { .. } | Slot::Starting { .. } => false,
+        };
+        self.slots.insert(language, Slot::Stopping { generation, used, until });
+        true
+    }
+
+    fn fold_execute(&mut self, now: Stamp, lease: Lease, ordinal: u64) -> bool {
+        let timeouts = self.active_timeouts();
+        let Some(language) = self.active_ticket().map(|ticket| ticket.language) else {
+            return false;
+        };
+        let Some(Slot::Ready { generation, previous, used, idle_since, .. }) = self.slots.get_mut(&language)
+        else {
+            return false;
+        };
+        let Some(cell) = self.active.as_mut() else {
+            return false;
+        };
+        if *generation != lease.generation || cell.ticket != lease.ticket || cell.run().is_some() {
+            return false;
+        }
+        *used = true;
+        *previous = None;
+        *idle_since = now.mono;
+        self.ordinal = ordinal;
+        cell.phase = Phase::Underway(Box::new(Run {
+            lease,
+            ordinal,
+            sent: now,
+            acknowledged: None,
+            budget: Budget::new(now, timeouts),
+            rung: Rung::Waiting,
+            interrupts: 0,
+            output_kept: false,
+        }));
+        true
+    }
+
+    fn set_rung(&mut self, lease: Lease, next: impl FnOnce(&Rung) -> Option<Rung>) -> bool {
+        let Some(run) = self.run_mut_under(lease) else {
+            return true;
+        };
+        match next(&run.rung) {
+            Some(rung) => {
+                run.rung = rung;
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn refresh_deadline(&mut self, policy: &Policy) {
+        self.deadline = self.earliest_deadline(policy);
+    }
+
+    /// The earliest moment at which time alone changes something here.
+    fn earliest_deadline(&self, policy: &Policy) -> Option<u64> {
+        let waiting = self.queue.iter().filter_map(|id| self.tickets.get(id)?.admission_deadline());
+        let running = self.run().into_iter().flat_map(|run| {
+            let expiry = run.budget.expiry().map(|(at, _)| at);
+            let may_expire = matches!(run.rung.cause(), None | Some(Cause::Interrupt));
+            [expiry.filter(|_| may_expire), run.rung.deadline()].into_iter().flatten()
+        });
+        let slots = self.slots.iter().filter_map(|(language, slot)| match slot {
+            Slot::Absent { .. } => None,
+            Slot::Starting { since, .. } => Some(since.saturating_add(policy.start_deadline.0)),
+            Slot::Ready { idle_since, .. } => policy
+                .kernel_idle
+                .filter(|_| !self.wants(*language))
+                .map(|limit| idle_since.saturating_add(limit.0)),
+            // The ladder has a deadline of its own for a kernel that it stops.
+            Slot::Stopping { .. } if self.run().is_some() => None,
+            Slot::Stopping { until, .. } => Some(*until),
+        });
+        let questions = self.permissions.values().filter_map(|permission| permission.expires);
+        waiting.chain(running).chain(slots).chain(questions).min()
+    }
+
+    /// Whether an open ticket is for this interpreter.
+    pub(crate) fn wants(&self, language: Language) -> bool {
+        self.tickets.values().any(|ticket| ticket.language == language)
+    }
+}
+
+const fn twice(grace: Millis) -> Millis {
+    grace.plus(grace)
+}

@@ -1,0 +1,932 @@
+//! The whole folded state, and the four questions that may be asked of it.
+//!
+//! `decide` may refuse and changes nothing. `apply` is total: a logged fact cannot be refused. What
+//! time alone will change is [`World::next_deadline`]; what a restart must look at again is
+//! [`World::in_flight`].
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    string::String,
+    vec::Vec,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    attempt::{EndCause, Executed, Word},
+    cell::Phase,
+    command::{Cancel, Command, Context, KnownTicket, Reach, Submit},
+    effect::{Effect, Obligation},
+    event::{Event, TicketEnded, TicketQueued},
+    id::{Generation, Lease, Owner, SessionId, TicketId},
+    permission::{Permission, PermissionId},
+    plan::Plan,
+    refusal::Refusal,
+    session::Session,
+    slot::Slot,
+    ticket::Work,
+    time::{Millis, Stamp},
+    watchdog::{Cause, Rung},
+};
+
+/// The rules that hold from one start of a daemon to the next; they are in the log, so that a later
+/// fold decides by the rules that were in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// How many tickets may wait in a session.
+    pub queue_cap: u64,
+    /// How long a delivered interrupt is waited for.
+    pub interrupt_grace: Millis,
+    /// How long TERM and then KILL are waited for, each.
+    pub kill_grace: Millis,
+    /// How long a kernel may take to come up.
+    pub start_deadline: Millis,
+    /// How long a kernel may stand idle; absent means for ever.
+    pub kernel_idle: Option<Millis>,
+    /// How many ended tickets are remembered outside the log.
+    pub recent: u64,
+}
+
+impl Default for Policy {
+    /// The numbers of the contract.
+    fn default() -> Self {
+        Self {
+            queue_cap: 64,
+            interrupt_grace: Millis::seconds(10),
+            kill_grace: Millis::seconds(10),
+            start_deadline: Millis::seconds(60),
+            kernel_idle: None,
+            recent: 1024,
+        }
+    }
+}
+
+/// What holds for all sessions at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gates {
+    pub(crate) admitting: bool,
+    pub(crate) paused: bool,
+}
+
+/// Everything that the log folds to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    policy: Policy,
+    admitting: bool,
+    paused: Option<Owner>,
+    sessions: BTreeMap<SessionId, Session>,
+    open: BTreeMap<TicketId, SessionId>,
+    recent: VecDeque<KnownTicket>,
+    next_generation: Generation,
+    next_permission: PermissionId,
+    starts: u64,
+    last_wall: u64,
+    wall_steps_back: u64,
+    anomalies: u64,
+    // Derived from the rest; kept beside it so that no command costs more with more sessions.
+    keys: BTreeMap<SessionId, BTreeMap<String, TicketId>>,
+    recent_by_ticket: BTreeMap<TicketId, KnownTicket>,
+    questions: BTreeMap<PermissionId, SessionId>,
+    deadlines: BTreeSet<(u64, SessionId)>,
+}
+
+/// A decision: the facts that it makes and what to tell whoever asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What happens; empty when nothing changes.
+    pub events: Vec<Event>,
+    /// What to tell.
+    pub answer: Answer,
+}
+
+/// What a command is answered with once its events are durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was done.
+    Done,
+    /// The ticket of a submit.
+    Ticket {
+        /// Which.
+        ticket: TicketId,
+        /// Whether an earlier request with the same key had made it.
+        repeated: bool,
+    },
+    /// What a cancellation found.
+    Cancel(CancelAnswer),
+    /// The question that was asked.
+    Permission(PermissionId),
+}
+
+/// What a cancellation found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelAnswer {
+    /// It waited and does not any more.
+    Dequeued,
+    /// It had not been sent to a kernel yet and will not be.
+    StoppedBeforeStart,
+    /// It runs, and the interrupt is on its way.
+    Interrupting,
+    /// Somebody had asked before; that request stays.
+    AlreadyRequested {
+        /// The first reason.
+        reason: String,
+    },
+    /// It stops or restarts a kernel, which cannot be taken back.
+    CannotStop,
+}
+
+impl Decision {
+    fn done(events: Vec<Event>) -> Self {
+        Self { events, answer: Answer::Done }
+    }
+}
+
+impl World {
+    /// The state before the first event.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Whether new tickets are admitted at all.
+    #[must_use]
+    pub const fn admitting(&self) -> bool {
+        self.admitting
+    }
+
+    /// Who paused everything, if somebody did.
+    #[must_use]
+    pub const fn paused(&self) -> Option<&Owner> {
+        self.paused.as_ref()
+    }
+
+    /// The sessions, by name.
+    #[must_use]
+    pub const fn sessions(&self) -> &BTreeMap<SessionId, Session> {
+        &self.sessions
+    }
+
+    /// The session of an open ticket.
+    #[must_use]
+    pub fn session_of(&self, ticket: TicketId) -> Option<&Session> {
+        self.open.get(&ticket).and_then(|session| self.sessions.get(session))
+    }
+
+    /// A ticket that ended not long ago.
+    #[must_use]
+    pub fn recent(&self, ticket: TicketId) -> Option<&KnownTicket> {
+        self.recent_by_ticket.get(&ticket)
+    }
+
+    /// The open questions.
+    pub fn permissions(&self) -> impl Iterator<Item = &Permission> {
+        self.questions.iter().filter_map(|(id, session)| self.sessions.get(session)?.permissions.get(id))
+    }
+
+    /// How many tickets are open.
+    #[must_use]
+    pub fn open_tickets(&self) -> usize {
+        self.open.len()
+    }
+
+    /// How often a daemon has started here.
+    #[must_use]
+    pub const fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// How often the wall clock stood earlier than for the event before.
+    #[must_use]
+    pub const fn wall_steps_back(&self) -> u64 {
+        self.wall_steps_back
+    }
+
+    /// Facts that did not fit the state they met. Never more than zero in a log of ours.
+    #[must_use]
+    pub fn anomalies(&self) -> u64 {
+        self.sessions.values().fold(self.anomalies, |sum, session| sum.saturating_add(session.anomalies))
+    }
+
+    /// When time alone next changes something, on the data directory's clock.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    fn plan(&self, session: Session, context: Context) -> Plan<'_> {
+        let gates = Gates { admitting: self.admitting, paused: self.paused.is_some() };
+        Plan::new(session, &self.policy, gates, context, self.next_generation)
+    }
+
+    /// What a command makes happen.
+    ///
+    /// # Errors
+    /// Says what stands in the way; nothing has changed then.
+    pub fn decide(&self, command: &Command, context: Context) -> Result<Decision, Refusal> {
+        match command {
+            Command::StartDaemon(started) => {
+                Ok(Decision::done(alloc::vec![Event::DaemonStarted(started.clone())]))
+            }
+            Command::StopDaemon { stop_kernels } => Ok(self.stop_daemon(*stop_kernels, context)),
+            Command::Submit(submit) => self.submit(submit, context),
+            Command::Cancel(cancel) => self.cancel(cancel, context),
+            Command::Pause { session, by } => self.pause(session.as_ref(), by),
+            Command::Resume { session, by } => self.resume(session.as_ref(), by, context),
+            Command::CloseSession { session, by, reason, remove } => {
+                self.close(session, by, reason, *remove, context)
+            }
+            Command::ProposePermission { session, ticket, method, detail, expires_after } => {
+                if !self.sessions.contains_key(session) {
+                    return Err(Refusal::NoSuchSession { session: session.clone() });
+                }
+                let permission = PermissionId(self.next_permission.0.saturating_add(1));
+                let event = Event::PermissionProposed {
+                    session: session.clone(),
+                    permission,
+                    ticket: *ticket,
+                    method: method.clone(),
+                    detail: detail.clone(),
+                    expires: expires_after.map(|after| context.now.deadline(after)),
+                };
+                Ok(Decision { events: alloc::vec![event], answer: Answer::Permission(permission) })
+            }
+            Command::DecidePermission { permission, allow, by } => {
+                let session = self
+                    .questions
+                    .get(permission)
+                    .ok_or(Refusal::NoSuchPermission { permission: *permission })?;
+                Ok(Decision::done(alloc::vec![Event::PermissionDecided {
+                    session: session.clone(),
+                    permission: *permission,
+                    allowed: *allow,
+                    by: by.clone(),
+                }]))
+            }
+            Command::Tick => Ok(Decision::done(self.tick(context))),
+            Command::Settle { session } => self.with_session(session, context, |_| {}),
+            Command::Kernel { session, language, generation, report } => {
+                self.with_session(session, context, |plan| {
+                    plan.kernel(*language, *generation, report.clone())
+                })
+            }
+            Command::Execution { session, lease, report } => {
+                self.with_session(session, context, |plan| plan.execution(*lease, report.clone()))
+            }
+        }
+    }
+
+    fn with_session(
+        &self,
+        session: &SessionId,
+        context: Context,
+        act: impl FnOnce(&mut Plan<'_>),
+    ) -> Result<Decision, Refusal> {
+        let Some(session) = self.sessions.get(session) else {
+            return Err(Refusal::NoSuchSession { session: session.clone() });
+        };
+        let mut plan = self.plan(session.clone(), context);
+        act(&mut plan);
+        Ok(Decision::done(plan.finish()))
+    }
+
+    fn submit(&self, submit: &Submit, context: Context) -> Result<Decision, Refusal> {
+        if let Some(decision) = self.repeated(submit)? {
+            return Ok(decision);
+        }
+        if !self.admitting {
+            return Err(Refusal::Stopping);
+        }
+        let existing = self.sessions.get(&submit.session);
+        if let Some(closed) = existing.and_then(|session| session.closed.as_ref()) {
+            return Err(Refusal::SessionClosed {
+                session: submit.session.clone(),
+                reason: closed.reason.clone(),
+            });
+        }
+        let waiting = existing.map_or(0, |session| session.queue.len());
+        let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
+        if waiting >= self.policy.queue_cap {
+            return Err(Refusal::QueueFull {
+                session: submit.session.clone(),
+                waiting,
+                cap: self.policy.queue_cap,
+            });
+        }
+        let after_word = self.predecessor(submit, existing)?;
+        let session = existing.cloned().unwrap_or_else(|| Session::new(submit.session.clone(), context.now));
+        let mut plan = self.plan(session, context);
+        if existing.is_none() {
+            plan.push(Event::SessionOpened { session: submit.session.clone() });
+        }
+        plan.push(Event::TicketQueued(Box::new(TicketQueued {
+            session: submit.session.clone(),
+            ticket: submit.ticket,
+            owner: submit.owner.clone(),
+            language: submit.language,
+            work: submit.work.clone(),
+            key: submit.key.clone(),
+            digest: submit.digest,
+            after: submit.after,
+            after_word,
+            retry_of: submit.retry_of,
+            timeouts: submit.timeouts,
+            branch: submit.branch.clone(),
+            resource_keys: submit.resource_keys.clone(),
+            metadata: submit.metadata.clone(),
+        })));
+        Ok(Decision {
+            events: plan.finish(),
+            answer: Answer::Ticket { ticket: submit.ticket, repeated: false },
+        })
+    }
+
+    /// The first ticket, when a request repeats one by its key; a refusal when it only pretends to.
+    fn repeated(&self, submit: &Submit) -> Result<Option<Decision>, Refusal> {
+        let by_key = submit.key.as_ref().and_then(|key| {
+            let known = self.keys.get(&submit.session).and_then(|keys| keys.get(key)).copied();
+            known.or_else(|| {
+                let same =
+                    |known: &&KnownTicket| known.session == submit.session && known.key.as_ref() == Some(key);
+                submit.known.iter().find(same).map(|known| known.ticket)
+            })
+        });
+        if let (Some(ticket), Some(key)) = (by_key, &submit.key) {
+            return match self.digest_of(ticket, submit) {
+                Some(digest) if digest == submit.digest => Ok(Some(Decision {
+                    events: Vec::new(),
+                    answer: Answer::Ticket { ticket, repeated: true },
+                })),
+                Some(_) | None => Err(Refusal::KeyConflict { key: key.clone(), ticket }),
+            };
+        }
+        if self.digest_of(submit.ticket, submit).is_some() {
+            return Err(Refusal::DuplicateTicket { ticket: submit.ticket });
+        }
+        Ok(None)
+    }
+
+    fn digest_of(&self, ticket: TicketId, submit: &Submit) -> Option<[u8; 32]> {
+        let open = self.session_of(ticket).and_then(|session| session.tickets.get(&ticket));
+        open.map(|ticket| ticket.digest)
+            .or_else(|| self.recent(ticket).map(|known| known.digest))
+            .or_else(|| submit.known.iter().find(|known| known.ticket == ticket).map(|known| known.digest))
+    }
+
+    /// How the ticket to follow ended, if it has.
+    fn predecessor(&self, submit: &Submit, session: Option<&Session>) -> Result<Option<Word>, Refusal> {
+        let Some(after) = submit.after else {
+            return Ok(None);
+        };
+        if session.is_some_and(|session| session.tickets.contains_key(&after)) {
+            return Ok(None);
+        }
+        self.recent(after)
+            .or_else(|| submit.known.iter().find(|known| known.ticket == after))
+            .filter(|known| known.session == submit.session)
+            .map(|known| Some(known.word))
+            .ok_or_else(|| Refusal::UnknownPredecessor { after, session: submit.session.clone() })
+    }
+
+    fn cancel(&self, cancel: &Cancel, context: Context) -> Result<Decision, Refusal> {
+        let Some(session) = self.session_of(cancel.ticket) else {
+            return Err(match self.recent(cancel.ticket) {
+                Some(known) => Refusal::Ended { ticket: cancel.ticket, word: known.word },
+                None => Refusal::NoSuchTicket { ticket: cancel.ticket },
+            });
+        };
+        let Some(ticket) = session.tickets.get(&cancel.ticket) else {
+            return Err(Refusal::NoSuchTicket { ticket: cancel.ticket });
+        };
+        if ticket.owner != cancel.owner {
+            return Err(Refusal::NotOwner { ticket: cancel.ticket, asked: cancel.owner.clone() });
+        }
+        let is_active = session.active.as_ref().is_some_and(|cell| cell.ticket == ticket.id);
+        match (cancel.reach, is_active) {
+            (Reach::Queued, true) => return Err(Refusal::NotQueued { ticket: ticket.id }),
+            (Reach::Interrupt, false) => return Err(Refusal::NotRunning { ticket: ticket.id }),
+            (Reach::Queued, false) | (Reach::Interrupt, true) | (Reach::Full, _) => {}
+        }
+        let escalates = cancel.reach == Reach::Full
+            && session.run().is_some_and(|run| matches!(run.rung.cause(), None | Some(Cause::Interrupt)))
+            && is_active;
+        if let Some(first) = &ticket.cancel
+            && !escalates
+        {
+            let answer = CancelAnswer::AlreadyRequested { reason: first.reason.clone() };
+            return Ok(Decision { events: Vec::new(), answer: Answer::Cancel(answer) });
+        }
+        let first_request = ticket.cancel.is_none();
+        let mut plan = self.plan(session.clone(), context);
+        if first_request {
+            plan.push(Event::CancelRequested {
+                session: session.id.clone(),
+                ticket: cancel.ticket,
+                by: cancel.owner.clone(),
+                reason: cancel.reason.clone(),
+            });
+        }
+        let answer = if is_active {
+            let answer = match session.active.as_ref().map(|cell| &cell.phase) {
+                Some(Phase::Underway(_)) => CancelAnswer::Interrupting,
+                Some(Phase::StopAwaited) => CancelAnswer::CannotStop,
+                Some(Phase::Admitted | Phase::StartAwaited) | None => CancelAnswer::StoppedBeforeStart,
+            };
+            match cancel.reach {
+                Reach::Interrupt => plan.begin_ladder(Cause::Interrupt),
+                Reach::Full | Reach::Queued => plan.cancel_active(),
+            }
+            answer
+        } else {
+            plan.end(cancel.ticket, EndCause::CancelledBeforeStart, Executed::No);
+            CancelAnswer::Dequeued
+        };
+        Ok(Decision { events: plan.finish(), answer: Answer::Cancel(answer) })
+    }
+
+    fn pause(&self, session: Option<&SessionId>, by: &Owner) -> Result<Decision, Refusal> {
+        let Some(id) = session else {
+            let events = match self.paused {
+                Some(_) => Vec::new(),
+                None => alloc::vec![Event::AllPaused { by: by.clone() }],
+            };
+            return Ok(Decision::done(events));
+        };
+        let session = self.sessions.get(id).ok_or_else(|| Refusal::NoSuchSession { session: id.clone() })?;
+        let events = match session.paused {
+            Some(_) => Vec::new(),
+            None => alloc::vec![Event::SessionPaused { session: id.clone(), by: by.clone() }],
+        };
+        Ok(Decision::done(events))
+    }
+
+    fn resume(&self, session: Option<&SessionId>, by: &Owner, context: Context) -> Result<Decision, Refusal> {
+        let Some(id) = session else {
+            if self.paused.is_none() {
+                return Ok(Decision::done(Vec::new()));
+            }
+            let gates = Gates { admitting: self.admitting, paused: false };
+            let mut events = alloc::vec![Event::AllResumed { by: by.clone() }];
+            let mut next_generation = self.next_generation;
+            for session in self.sessions.values().filter(|session| !session.queue.is_empty()) {
+                let plan = Plan::new(session.clone(), &self.policy, gates, context, next_generation);
+                let decided = plan.finish();
+                next_generation = after(next_generation, &decided);
+                events.extend(decided);
+            }
+            return Ok(Decision::done(events));
+        };
+        let paused = self.sessions.get(id).is_some_and(|session| session.paused.is_some());
+        self.with_session(id, context, |plan| {
+            if paused {
+                plan.push(Event::SessionResumed { session: id.clone(), by: by.clone() });
+            }
+        })
+    }
+
+    fn close(
+        &self,
+        id: &SessionId,
+        by: &Owner,
+        reason: &str,
+        remove: bool,
+        context: Context,
+    ) -> Result<Decision, Refusal> {
+        let session = self.sessions.get(id).ok_or_else(|| Refusal::NoSuchSession { session: id.clone() })?;
+        let already = session.closed.as_ref().is_some_and(|closed| closed.remove || !remove);
+        if already {
+            return self.with_session(id, context, |_| {});
+        }
+        self.with_session(id, context, |plan| {
+            plan.push(Event::SessionClosed { session: id.clone(), reason: String::from(reason), remove });
+            let waiting: Vec<TicketId> = plan.session().queue.iter().copied().collect();
+            for ticket in waiting {
+                plan.end(ticket, EndCause::SessionClosed, Executed::No);
+            }
+            if let Some(ticket) = plan.session().active_ticket() {
+                let (ticket, first) = (ticket.id, ticket.cancel.is_none());
+                if first {
+                    plan.push(Event::CancelRequested {
+                        session: id.clone(),
+                        ticket,
+                        by: by.clone(),
+                        reason: String::from(reason),
+                    });
+                }
+                plan.cancel_active();
+            }
+        })
+    }
+
+    fn stop_daemon(&self, stop_kernels: bool, context: Context) -> Decision {
+        let mut events = alloc::vec![Event::DaemonStopping { stop_kernels }];
+        if stop_kernels {
+            let gates = Gates { admitting: false, paused: self.paused.is_some() };
+            for session in self.sessions.values() {
+                let mut plan = Plan::new(session.clone(), &self.policy, gates, context, self.next_generation);
+                if let Some(ticket) = plan.session().active_ticket() {
+                    let (ticket, first) = (ticket.id, ticket.cancel.is_none());
+                    if first && plan.session().run().is_some() {
+                        plan.push(Event::CancelRequested {
+                            session: session.id.clone(),
+                            ticket,
+                            by: Owner::system(),
+                            reason: String::from("the daemon stops and takes its kernels with it"),
+                        });
+                        plan.cancel_active();
+                    }
+                }
+                plan.stop_for_shutdown();
+                events.extend(plan.finish());
+            }
+        }
+        Decision::done(events)
+    }
+
+    /// Goes through the sessions whose time has come.
+    fn tick(&self, context: Context) -> Vec<Event> {
+        let now = context.now.mono;
+        let mut events = Vec::new();
+        let mut next_generation = self.next_generation;
+        let gates = Gates { admitting: self.admitting, paused: self.paused.is_some() };
+        let mut may_use_fresh = true;
+        for (_, id) in self.deadlines.iter().take_while(|(at, _)| *at <= now) {
+            let Some(session) = self.sessions.get(id) else {
+                continue;
+            };
+            // There is one fresh ticket id in a command; a session that may need it waits its turn.
+            let may_need_fresh = self.policy.kernel_idle.is_some()
+                && session.slots.values().any(|slot| matches!(slot, Slot::Ready { .. }));
+            if may_need_fresh && !may_use_fresh {
+                continue;
+            }
+            let mut plan = Plan::new(session.clone(), &self.policy, gates, context, next_generation);
+            plan.tick();
+            let decided = plan.finish();
+            next_generation = after(next_generation, &decided);
+            may_use_fresh &= !may_need_fresh || decided.is_empty();
+            events.extend(decided);
+        }
+        events
+    }
+
+    /// Folds one fact.
+    pub fn apply(&mut self, now: Stamp, event: &Event) {
+        if now.wall < self.last_wall {
+            self.wall_steps_back = self.wall_steps_back.saturating_add(1);
+        }
+        self.last_wall = now.wall;
+        match event {
+            Event::DaemonStarted(started) => {
+                self.policy = started.policy.clone();
+                self.admitting = true;
+                self.starts = self.starts.saturating_add(1);
+                self.refresh_deadlines();
+            }
+            Event::DaemonStopping { .. } => self.admitting = false,
+            Event::AllPaused { by } => self.paused = Some(by.clone()),
+            Event::AllResumed { .. } => self.paused = None,
+            Event::SessionOpened { session } => {
+                let fresh = Session::new(session.clone(), now);
+                if self.sessions.insert(session.clone(), fresh).is_some() {
+                    self.anomalies = self.anomalies.saturating_add(1);
+                }
+            }
+            Event::SessionRemoved { session } => self.remove(session),
+            Event::TicketQueued(queued) => {
+                self.index_queued(queued);
+                self.apply_to_session(now, event);
+            }
+            Event::TicketEnded(ended) => {
+                self.index_ended(ended);
+                self.apply_to_session(now, event);
+            }
+            Event::KernelStarting { generation, .. } => {
+                self.next_generation = self.next_generation.max(Generation(generation.0.saturating_add(1)));
+                self.apply_to_session(now, event);
+            }
+            Event::PermissionProposed { permission, session, .. } => {
+                self.next_permission = self.next_permission.max(*permission);
+                self.questions.insert(*permission, session.clone());
+                self.apply_to_session(now, event);
+            }
+            Event::PermissionDecided { permission, .. } | Event::PermissionExpired { permission, .. } => {
+                self.questions.remove(permission);
+                self.apply_to_session(now, event);
+            }
+            Event::SessionPaused { .. }
+            | Event::SessionResumed { .. }
+            | Event::SessionClosed { .. }
+            | Event::TicketAdmitted { .. }
+            | Event::CancelRequested { .. }
+            | Event::CellClosed { .. }
+            | Event::KernelReady { .. }
+            | Event::KernelStartFailed { .. }
+            | Event::KernelStopRequested { .. }
+            | Event::KernelGone { .. }
+            | Event::KernelReattached { .. }
+            | Event::ExecuteRequested { .. }
+            | Event::ExecuteAcknowledged { .. }
+            | Event::ResultReceived { .. }
+            | Event::OutputKept { .. }
+            | Event::ActivityNoted { .. }
+            | Event::LadderStarted { .. }
+            | Event::InterruptRequested { .. }
+            | Event::InterruptAnswered { .. }
+            | Event::KillRequested { .. }
+            | Event::GroupStopped { .. }
+            | Event::LadderEnded { .. } => self.apply_to_session(now, event),
+        }
+    }
+
+    fn apply_to_session(&mut self, now: Stamp, event: &Event) {
+        let Some(session) = event.session().and_then(|id| self.sessions.get_mut(id)) else {
+            self.anomalies = self.anomalies.saturating_add(1);
+            return;
+        };
+        let before = session.deadline;
+        session.apply(now, event, &self.policy);
+        if session.deadline != before {
+            if let Some(at) = before {
+                self.deadlines.remove(&(at, session.id.clone()));
+            }
+            if let Some(at) = session.deadline {
+                self.deadlines.insert((at, session.id.clone()));
+            }
+        }
+    }
+
+    fn refresh_deadlines(&mut self) {
+        self.deadlines.clear();
+        for session in self.sessions.values_mut() {
+            session.refresh_deadline(&self.policy);
+            if let Some(at) = session.deadline {
+                self.deadlines.insert((at, session.id.clone()));
+            }
+        }
+    }
+
+    fn remove(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.remove(id) else {
+            self.anomalies = self.anomalies.saturating_add(1);
+            return;
+        };
+        if let Some(at) = session.deadline {
+            self.deadlines.remove(&(at, id.clone()));
+        }
+        self.anomalies = self.anomalies.saturating_add(session.anomalies);
+        for permission in session.permissions.keys() {
+            self.questions.remove(permission);
+        }
+        for ticket in session.tickets.keys() {
+            self.open.remove(ticket);
+            self.anomalies = self.anomalies.saturating_add(1);
+        }
+    }
+
+    fn index_queued(&mut self, queued: &TicketQueued) {
+        if self.open.insert(queued.ticket, queued.session.clone()).is_some() {
+            self.anomalies = self.anomalies.saturating_add(1);
+        }
+        if let Some(key) = &queued.key {
+            let keys = self.keys.entry(queued.session.clone()).or_default();
+            keys.insert(key.clone(), queued.ticket);
+        }
+    }
+
+    fn index_ended(&mut self, ended: &TicketEnded) {
+        let ticket = self
+            .open
+            .remove(&ended.ticket)
+            .and_then(|session| self.sessions.get(&session))
+            .and_then(|session| session.tickets.get(&ended.ticket));
+        let known = KnownTicket {
+            ticket: ended.ticket,
+            session: ended.session.clone(),
+            key: ticket.and_then(|ticket| ticket.key.clone()),
+            digest: ticket.map(|ticket| ticket.digest).unwrap_or_default(),
+            word: ended.word,
+        };
+        self.recent_by_ticket.insert(ended.ticket, known.clone());
+        self.recent.push_back(known);
+        while u64::try_from(self.recent.len()).unwrap_or(u64::MAX) > self.policy.recent {
+            let Some(oldest) = self.recent.pop_front() else {
+                break;
+            };
+            self.recent_by_ticket.remove(&oldest.ticket);
+            if let (Some(key), Some(keys)) = (&oldest.key, self.keys.get_mut(&oldest.session)) {
+                if keys.get(key) == Some(&oldest.ticket) {
+                    keys.remove(key);
+                }
+                if keys.is_empty() {
+                    self.keys.remove(&oldest.session);
+                }
+            }
+        }
+    }
+
+    /// What a fact obliges us to do. Asked of the world after the whole decision was folded.
+    #[must_use]
+    pub fn effects(&self, event: &Event) -> Vec<Effect> {
+        match event {
+            Event::KernelStarting { session, language, generation, .. } => alloc::vec![Effect::StartKernel {
+                session: session.clone(),
+                language: *language,
+                generation: *generation,
+            }],
+            Event::ExecuteRequested { session, lease, ordinal, .. } => {
+                self.send_execute(session, *lease, *ordinal).into_iter().collect()
+            }
+            Event::InterruptRequested { session, lease, attempt } => alloc::vec![Effect::SendInterrupt {
+                session: session.clone(),
+                lease: *lease,
+                attempt: *attempt,
+            }],
+            Event::KillRequested { session, lease } => {
+                let grace =
+                    self.sessions.get(session).map_or(self.policy.kill_grace, |s| s.kill_grace(&self.policy));
+                alloc::vec![Effect::StopGroup { session: session.clone(), lease: *lease, grace }]
+            }
+            Event::KernelStopRequested { session, language, generation, .. } => {
+                alloc::vec![Effect::StopKernel {
+                    session: session.clone(),
+                    language: *language,
+                    generation: *generation,
+                    grace: self.policy.kill_grace,
+                }]
+            }
+            Event::ResultReceived { session, lease, .. } | Event::OutputKept { session, lease, .. } => {
+                alloc::vec![Effect::ReleaseResult { session: session.clone(), lease: *lease }]
+            }
+            Event::KernelReattached { session, generation, .. } => self.resume_effects(session, *generation),
+            Event::DaemonStarted(_)
+            | Event::DaemonStopping { .. }
+            | Event::SessionOpened { .. }
+            | Event::SessionPaused { .. }
+            | Event::SessionResumed { .. }
+            | Event::SessionClosed { .. }
+            | Event::SessionRemoved { .. }
+            | Event::AllPaused { .. }
+            | Event::AllResumed { .. }
+            | Event::TicketQueued(_)
+            | Event::TicketAdmitted { .. }
+            | Event::CancelRequested { .. }
+            | Event::TicketEnded(_)
+            | Event::CellClosed { .. }
+            | Event::KernelReady { .. }
+            | Event::KernelStartFailed { .. }
+            | Event::KernelGone { .. }
+            | Event::ExecuteAcknowledged { .. }
+            | Event::ActivityNoted { .. }
+            | Event::LadderStarted { .. }
+            | Event::InterruptAnswered { .. }
+            | Event::GroupStopped { .. }
+            | Event::LadderEnded { .. }
+            | Event::PermissionProposed { .. }
+            | Event::PermissionDecided { .. }
+            | Event::PermissionExpired { .. } => Vec::new(),
+        }
+    }
+
+    fn send_execute(&self, session: &SessionId, lease: Lease, ordinal: u64) -> Option<Effect> {
+        let state = self.sessions.get(session)?;
+        let ticket = state.tickets.get(&lease.ticket)?;
+        let Work::Cell { source, name } = &ticket.work else {
+            return None;
+        };
+        Some(Effect::SendExecute {
+            session: session.clone(),
+            lease,
+            language: ticket.language,
+            source: *source,
+            name: name.clone().unwrap_or_else(|| alloc::format!("<cell {ordinal}>")),
+            ordinal,
+        })
+    }
+
+    /// What was asked of a supervisor and has no answer yet, asked again: it answers each request
+    /// by lease and attempt, and does none of them twice.
+    fn resume_effects(&self, session: &SessionId, generation: Generation) -> Vec<Effect> {
+        let Some(state) = self.sessions.get(session) else {
+            return Vec::new();
+        };
+        let mut effects = Vec::new();
+        if let Some(run) = state.run().filter(|run| run.lease.generation == generation) {
+            if run.acknowledged.is_none() {
+                effects.extend(self.send_execute(session, run.lease, run.ordinal));
+            }
+            match &run.rung {
+                Rung::Waiting | Rung::Grace { .. } | Rung::Stopped { .. } => {}
+                Rung::Interrupting { .. } => effects.push(Effect::SendInterrupt {
+                    session: session.clone(),
+                    lease: run.lease,
+                    attempt: run.interrupts,
+                }),
+                Rung::Killing { .. } => effects.push(Effect::StopGroup {
+                    session: session.clone(),
+                    lease: run.lease,
+                    grace: state.kill_grace(&self.policy),
+                }),
+            }
+        } else {
+            for (language, slot) in &state.slots {
+                if let Slot::Stopping { generation: stopping, .. } = slot
+                    && *stopping == generation
+                {
+                    effects.push(Effect::StopKernel {
+                        session: session.clone(),
+                        language: *language,
+                        generation,
+                        grace: self.policy.kill_grace,
+                    });
+                }
+            }
+        }
+        effects
+    }
+
+    /// What a restart must look at again: every kernel that should be there.
+    #[must_use]
+    pub fn in_flight(&self) -> Vec<Obligation> {
+        let mut obligations = Vec::new();
+        for session in self.sessions.values() {
+            for (language, slot) in &session.slots {
+                let Some(generation) = slot.generation() else {
+                    continue;
+                };
+                obligations.push(Obligation {
+                    session: session.id.clone(),
+                    language: *language,
+                    generation,
+                    lease: session.run().map(|run| run.lease).filter(|lease| lease.generation == generation),
+                    ready: !matches!(slot, Slot::Starting { .. }),
+                });
+            }
+        }
+        obligations
+    }
+
+    /// What must hold after any event; the sentence names what does not.
+    ///
+    /// # Errors
+    /// The broken rule.
+    pub fn check(&self) -> Result<(), String> {
+        use alloc::format;
+        let anomalies = self.anomalies();
+        if anomalies > 0 {
+            return Err(format!("{anomalies} facts did not fit the state they met"));
+        }
+        let mut open = 0usize;
+        for (id, session) in &self.sessions {
+            open = open.saturating_add(session.tickets.len());
+            if *id != session.id {
+                return Err(format!("session {id} is filed under another name"));
+            }
+            let active = session.active.as_ref().map(|cell| cell.ticket);
+            let listed = session.queue.len().saturating_add(usize::from(active.is_some()));
+            if listed != session.tickets.len() {
+                return Err(format!("session {id} has tickets that neither wait nor run"));
+            }
+            if active.is_some_and(|active| session.queue.contains(&active)) {
+                return Err(format!("the active ticket of session {id} also waits"));
+            }
+            if u64::try_from(session.queue.len()).unwrap_or(u64::MAX)
+                > self.policy.queue_cap.saturating_add(1)
+            {
+                return Err(format!("session {id} has more tickets waiting than may wait"));
+            }
+            if let Some(run) = session.run() {
+                let language = session.active_ticket().map(|ticket| ticket.language);
+                let slot = language.map(|language| session.slot(language));
+                let held = slot.is_some_and(|slot| slot.generation() == Some(run.lease.generation));
+                if !held && !matches!(run.rung, Rung::Stopped { .. }) {
+                    return Err(format!("the cell of session {id} runs under a lease that nobody holds"));
+                }
+            }
+            if session.deadline.is_some_and(|at| !self.deadlines.contains(&(at, id.clone()))) {
+                return Err(format!("the deadline of session {id} is not in the index"));
+            }
+        }
+        if open != self.open.len() {
+            return Err(format!("{open} tickets are open and {} are indexed", self.open.len()));
+        }
+        if self.recent.len() != self.recent_by_ticket.len() {
+            return Err(String::from("the memory of ended tickets and its index differ"));
+        }
+        Ok(())
+    }
+}
+
+/// The next free generation after these events.
+fn after(next: Generation, events: &[Event]) -> Generation {
+    events.iter().fold(next, |next, event| match event {
+        Event::KernelStarting { generation, .. } => next.max(Generation(generation.0.saturating_add(1))),
+        _ => next,
+    })
+}
