@@ -1,0 +1,597 @@
+//! Opening: the lock, the segments, the store; each is brought up to what the other knows.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    error::{Damage, OpenError, ReadError},
+    files::{self, Files, RealFiles, TEMPORARY},
+    journal::{Journal, Options, Parts, RESERVE},
+    lock::{Holder, Lock},
+    page,
+    reader::Reader,
+    record::{ChainKey, Head},
+    scan::{self, Scan, Torn},
+    segment::{self, Found, HEADER, Segment, SegmentHeader},
+    shared::{Places, Retained, Shared, Spare},
+    snapshot::{self, Snapshot},
+    store::{Batch, SledStore, Space, Store, StoreError},
+    tail::{Commit, Tail},
+};
+
+/// A journal that has been opened.
+pub struct Opened {
+    /// To append to.
+    pub journal: Journal,
+    /// What was found and done.
+    pub report: Report,
+    /// The newest good snapshot: fold the events after it onto its state.
+    pub snapshot: Option<Snapshot>,
+}
+
+/// What opening found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whether the journal was made just now.
+    pub created: bool,
+    /// Where the log stands.
+    pub head: Head,
+    /// A record that had not been written to its end, and that nobody had been told of. It is left where
+    /// it is; the log goes on in the next segment.
+    pub cut: Option<Torn>,
+    /// What was done about the store.
+    pub store: StoreReport,
+    /// How many events the store lacked and got from the segments.
+    pub fed: u64,
+    /// Snapshots that were passed over, and why.
+    pub passed_over: Vec<(PathBuf, String)>,
+    /// Unfinished files that were removed.
+    pub removed: Vec<PathBuf>,
+    /// Everything else worth knowing.
+    pub warnings: Vec<String>,
+    /// Who had the lock before.
+    pub before: Option<Holder>,
+}
+
+/// What opening did about the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreReport {
+    /// It was there, with everything that it was known to have.
+    Sound,
+    /// It was made.
+    Made,
+    /// It had lost events that it was known to have; the segments had them.
+    LostTail {
+        /// Up to which event it was known to be durable.
+        known: u64,
+        /// Up to which event it had.
+        had: u64,
+    },
+    /// It could not be used. It was set aside and made anew from the segments.
+    SetAside {
+        /// Where it is now; `None` if nothing was there.
+        path: Option<PathBuf>,
+        /// What was wrong with it.
+        cause: String,
+    },
+}
+
+/// Where the store is kept.
+pub(crate) trait StorePlace {
+    /// Whether anything is there.
+    fn exists(&self) -> bool;
+    /// Opens it, or makes an empty one.
+    fn open(&self) -> Result<Arc<dyn Store>, StoreError>;
+    /// Moves what is there out of the way; returns where to.
+    fn set_aside(&self) -> io::Result<PathBuf>;
+}
+
+/// How many stores that were set aside are kept.
+const ASIDE: usize = 3;
+
+struct SledPlace<'a> {
+    places: &'a Places,
+}
+
+impl StorePlace for SledPlace<'_> {
+    fn exists(&self) -> bool {
+        self.places.store.exists()
+    }
+
+    fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        // A process that has just closed the store may still hold sled's own lock for a moment; ours is
+        // already taken, so nobody else has it.
+        let mut tries = 0;
+        loop {
+            match SledStore::open(&self.places.store) {
+                Err(StoreError::Failed { what, .. })
+                    if what.contains("could not acquire lock") && tries < 100 =>
+                {
+                    tries += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                opened => return Ok(Arc::new(opened?)),
+            }
+        }
+    }
+
+    fn set_aside(&self) -> io::Result<PathBuf> {
+        let place = |n: usize| self.places.root.join(format!("store.aside-{n}"));
+        // The first ones are kept: they have what was lost. A crash loop overwrites only its own last one.
+        let n = (0..ASIDE).find(|n| !place(*n).exists()).unwrap_or(ASIDE - 1);
+        let to = place(n);
+        if to.exists() {
+            fs::remove_dir_all(&to)?;
+        }
+        fs::rename(&self.places.store, &to)?;
+        fs::File::open(&self.places.root)?.sync_all()?;
+        Ok(to)
+    }
+}
+
+pub(crate) fn open(directory: &Path, options: &Options) -> Result<Opened, OpenError> {
+    let places = Places::of(directory);
+    let new = !places.root.exists();
+    let files = RealFiles::shared();
+    files.create_directory(&places.root).map_err(at(&places.root))?;
+    if new && let Some(parent) = places.root.parent() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        files.sync_directory(parent).map_err(at(parent))?;
+    }
+    let lock = Lock::take(&places.lock)?;
+    let mut id = [0; 16];
+    let random = Path::new("/dev/urandom");
+    fs::File::open(random).and_then(|mut file| file.read_exact(&mut id)).map_err(at(random))?;
+    let place = SledPlace { places: &places };
+    open_with(files, &places, options, &place, Some(lock), id)
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
+    move |source| OpenError::Io { path: path.to_owned(), source }
+}
+
+/// Opens a journal on any files and any store. `new_id` names it if it has to be made.
+pub(crate) fn open_with(
+    files: Arc<dyn Files>,
+    places: &Places,
+    options: &Options,
+    store_place: &dyn StorePlace,
+    lock: Option<Lock>,
+    new_id: [u8; 16],
+) -> Result<Opened, OpenError> {
+    if !(segment::SMALLEST..=segment::LARGEST).contains(&options.segment_bytes) {
+        return Err(OpenError::SegmentBytes(options.segment_bytes));
+    }
+    for directory in [&places.segments, &places.snapshots, &places.blobs] {
+        files.create_directory(directory).map_err(at(directory))?;
+    }
+    files.sync_directory(&places.root).map_err(at(&places.root))?;
+    let removed = remove_temporaries(&*files, places)?;
+    let found = segment::find(&*files, &places.segments, true).map_err(at(&places.segments))?;
+    let created = found.is_empty();
+    let journal =
+        found.iter().find_map(|segment| segment.header.ok()).map_or(new_id, |header| header.journal);
+    let chain = ChainKey::of(&journal);
+    let scan = scan::scan(found, chain, &journal)?;
+
+    let snapshots = snapshot::list(&*files, &places.snapshots).map_err(at(&places.snapshots))?;
+    let (store, store_report) =
+        fit_store(chain, &scan, places, options, store_place, &snapshots, &*files, &journal)?;
+    if let Some((sequence, _)) = snapshots.last()
+        && *sequence > scan.head.sequence
+        && snapshots.iter().rev().any(|(sequence, path)| {
+            *sequence > scan.head.sequence && snapshot::read(&*files, path, &journal).is_ok()
+        })
+    {
+        return Err(lost_end(&scan, places, format!("a snapshot has folded events up to {sequence}")).into());
+    }
+    write_identity(&*store, &journal)?;
+    let fed = feed(chain, &scan, &*store)?;
+    store.sync()?;
+
+    sync_last(&scan)?;
+    let (current, end, spare, retained) = continue_at(&*files, places, options, journal, &scan)?;
+    let reserve = make_reserve(&*files, places).unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot make the reserve");
+        false
+    });
+    let head = scan.head;
+    let shared = Arc::new(Shared::new(
+        journal,
+        files,
+        places.clone(),
+        options.segment_bytes,
+        store,
+        Tail::new(head),
+        retained,
+        spare,
+        (head.sequence, head.records),
+    ));
+    let (snapshot, passed_over) = newest_snapshot(&shared, &snapshots)?;
+    let before = lock.as_ref().and_then(|lock| lock.before.clone());
+    let parts =
+        Parts { shared, current, at: end, reserve, head, lock, retained_bytes: options.retained_bytes };
+    let journal = Journal::start(parts).map_err(at(&places.root))?;
+    let report = Report {
+        created,
+        head,
+        cut: scan.torn,
+        store: store_report,
+        fed,
+        passed_over,
+        removed,
+        warnings: scan.warnings,
+        before,
+    };
+    Ok(Opened { journal, report, snapshot })
+}
+
+fn remove_temporaries(files: &dyn Files, places: &Places) -> Result<Vec<PathBuf>, OpenError> {
+    let mut removed = Vec::new();
+    for directory in [&places.root, &places.segments, &places.snapshots, &places.blobs] {
+        for name in files.list(directory).map_err(at(directory))? {
+            if name.to_str().is_some_and(|name| name.ends_with(TEMPORARY)) {
+                let path = directory.join(name);
+                files.remove(&path).map_err(at(&path))?;
+                removed.push(path);
+            }
+        }
+    }
+    Ok(removed)
+}
+
+fn lost_end(scan: &Scan, places: &Places, what: String) -> Damage {
+    let (path, offset) = scan
+        .segments
+        .iter()
+        .rev()
+        .find(|segment| segment.holds.is_some())
+        .map_or((places.segments.clone(), 0), |segment| (segment.found.path.clone(), segment.end));
+    let head = scan.head;
+    let what = format!("the segments end here, and {what}");
+    Damage { path, offset, record: head.records, sequence: head.sequence + 1, what, tickets: Vec::new() }
+}
+
+impl From<Damage> for OpenError {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(Box::new(damage))
+    }
+}
+
+/// What is to be done about the store that was found.
+enum Verdict {
+    Keep(Arc<dyn Store>, StoreReport),
+    Replace(String),
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one caller; each of them is a different thing that it has found"
+)]
+fn fit_store(
+    chain: ChainKey,
+    scan: &Scan,
+    places: &Places,
+    options: &Options,
+    place: &dyn StorePlace,
+    snapshots: &[(u64, PathBuf)],
+    files: &dyn Files,
+    journal: &[u8; 16],
+) -> Result<(Arc<dyn Store>, StoreReport), OpenError> {
+    let existed = place.exists();
+    let verdict = match place.open() {
+        Ok(store) => judge_store(chain, scan, places, store, journal, existed)?,
+        Err(error) => Verdict::Replace(error.to_string()),
+    };
+    let cause = match verdict {
+        Verdict::Keep(store, report) => return Ok((store, report)),
+        Verdict::Replace(cause) => cause,
+    };
+    let from = scan.from.unwrap_or_else(|| chain.genesis());
+    if from.records > 0 {
+        let bridged = || {
+            let good = |(sequence, path): &(u64, PathBuf)| {
+                *sequence >= from.sequence
+                    && *sequence <= scan.head.sequence
+                    && snapshot::read(files, path, journal).is_ok()
+            };
+            snapshots.iter().any(good)
+        };
+        if !(options.accept_lost_history && bridged()) {
+            return Err(OpenError::StoreLost { cause, from: from.sequence.saturating_add(1) });
+        }
+    }
+    tracing::warn!(cause, "the store is set aside and made anew");
+    let path = if place.exists() { Some(place.set_aside().map_err(at(&places.store))?) } else { None };
+    Ok((place.open()?, StoreReport::SetAside { path, cause }))
+}
+
+const IDENTITY: &[u8] = b"journal";
+
+fn write_identity(store: &dyn Store, journal: &[u8; 16]) -> Result<(), StoreError> {
+    if store.get(Space::Meta, IDENTITY)?.is_none() {
+        let mut batch = Batch::default();
+        batch.put(Space::Meta, IDENTITY, *journal);
+        store.put(batch)?;
+    }
+    Ok(())
+}
+
+/// Compares what the store has with what the segments have.
+fn judge_store(
+    chain: ChainKey,
+    scan: &Scan,
+    places: &Places,
+    store: Arc<dyn Store>,
+    journal: &[u8; 16],
+    existed: bool,
+) -> Result<Verdict, OpenError> {
+    let identity = match store.get(Space::Meta, IDENTITY) {
+        Ok(identity) => identity,
+        Err(error) => return Ok(Verdict::Replace(error.to_string())),
+    };
+    if identity.as_ref().is_some_and(|found| found != journal) {
+        return if scan.segments.is_empty() {
+            Err(lost_end(scan, places, "the store has events of a journal".to_owned()).into())
+        } else {
+            Ok(Verdict::Replace("it belongs to another journal".to_owned()))
+        };
+    }
+    let had = match page::head(chain, &*store) {
+        Ok(head) => head.unwrap_or_else(|| chain.genesis()),
+        Err(error) => return Ok(Verdict::Replace(says(&error))),
+    };
+    if had.records > scan.head.records {
+        return Err(lost_end(scan, places, format!("the store has events up to {}", had.sequence)).into());
+    }
+    let from = scan.from.unwrap_or(scan.head);
+    if had.records < from.records {
+        let what =
+            format!("it ends with event {}, and the segments begin with {}", had.sequence, from.sequence + 1);
+        return Ok(Verdict::Replace(what));
+    }
+    if !segments_agree(chain, scan, had).map_err(|error| match error {
+        scan::ScanError::Io(path, source) => OpenError::Io { path, source },
+        other => other.into(),
+    })? {
+        return Ok(Verdict::Replace(format!(
+            "its record {} is not that of the segments",
+            had.records.saturating_sub(1)
+        )));
+    }
+    if had.sequence < scan.stored {
+        // It has lost what it had: what is left of it is only believed after all of it has been read.
+        if let Err(error) = whole(chain, &*store, had) {
+            return Ok(Verdict::Replace(says(&error)));
+        }
+        return Ok(Verdict::Keep(store, StoreReport::LostTail { known: scan.stored, had: had.sequence }));
+    }
+    let report = if existed || scan.segments.is_empty() {
+        StoreReport::Sound
+    } else {
+        StoreReport::SetAside { path: None, cause: "it was not there".to_owned() }
+    };
+    let report = if scan.segments.is_empty() { StoreReport::Made } else { report };
+    Ok(Verdict::Keep(store, report))
+}
+
+fn says(error: &ReadError) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Reads every page of the store up to `head` and follows the chain through them.
+fn whole(chain: ChainKey, store: &dyn Store, head: Head) -> Result<(), ReadError> {
+    let mut at = chain.genesis();
+    while at.records < head.records {
+        let sequence = at.sequence.saturating_add(1);
+        let key = page::PageKey { first: sequence, record: at.records };
+        let (_, records) = page::find(chain, store, key)?.ok_or(ReadError::Missing { sequence })?;
+        let first = records.first().map(|record| record.header().before());
+        let last = records.last().map(|record| record.header().head());
+        match (first, last) {
+            (Some(first), Some(last)) if first == at => at = last,
+            // A store that was once begun in the middle has no older history.
+            (Some(first), Some(last)) if at.records == 0 && first.records > 0 => at = last,
+            _ => return Err(ReadError::Missing { sequence }),
+        }
+    }
+    Ok(())
+}
+
+/// Walks the segments that hold records after `after`.
+fn walk_after(
+    chain: ChainKey,
+    scan: &Scan,
+    after: u64,
+    mut each: impl FnMut(Commit) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    for segment in &scan.segments {
+        let Some((before, end)) = segment.holds else { continue };
+        if end.records <= after {
+            continue;
+        }
+        let bytes = segment.found.read().map_err(at(&segment.found.path))?;
+        segment::walk(chain, &bytes, &mut Some(before), |_, record, attachments| {
+            if record.header().record >= after {
+                each(Commit { record: record.clone(), attachments })?;
+            }
+            Ok::<(), OpenError>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the segments have the same record at `head` as the store, where they have one at all.
+fn segments_agree(chain: ChainKey, scan: &Scan, head: Head) -> Result<bool, scan::ScanError> {
+    if head == scan.head || scan.from == Some(head) {
+        return Ok(true);
+    }
+    for segment in &scan.segments {
+        let Some((before, end)) = segment.holds else { continue };
+        if head.records < before.records || head.records > end.records {
+            continue;
+        }
+        if head == before || head == end {
+            return Ok(true);
+        }
+        let io = |error| scan::ScanError::Io(segment.found.path.clone(), error);
+        let bytes = segment.found.read().map_err(io)?;
+        let mut agrees = false;
+        segment::walk(chain, &bytes, &mut Some(before), |_, record, _| {
+            agrees |= record.header().head() == head;
+            Ok::<(), scan::ScanError>(())
+        })?;
+        return Ok(agrees);
+    }
+    Ok(head.records == 0)
+}
+
+/// Gives the store what it lacks.
+fn feed(chain: ChainKey, scan: &Scan, store: &dyn Store) -> Result<u64, OpenError> {
+    const BATCH_BYTES: usize = 1024 * 1024;
+    let had = page::head(chain, store)?.unwrap_or_else(|| chain.genesis());
+    let mut waiting: Vec<Arc<Commit>> = Vec::new();
+    let mut bytes = 0;
+    let put = |waiting: &mut Vec<Arc<Commit>>| {
+        let mut batch = Batch::default();
+        page::put(store, waiting, &mut batch)?;
+        waiting.clear();
+        store.put(batch)
+    };
+    let mut fed = 0;
+    walk_after(chain, scan, had.records, |commit| {
+        fed += u64::from(commit.record.header().events);
+        bytes += commit.record.bytes().len() + commit.record.header().attached as usize;
+        waiting.push(Arc::new(commit));
+        if bytes >= BATCH_BYTES {
+            bytes = 0;
+            put(&mut waiting)?;
+        }
+        Ok(())
+    })?;
+    if !waiting.is_empty() {
+        put(&mut waiting)?;
+    }
+    Ok(fed)
+}
+
+/// Writes the last record once more and syncs it. Only that one may be in the page cache and not on the
+/// disk: after a kill between write and sync, or after a failed sync, which leaves pages that look clean.
+fn sync_last(scan: &Scan) -> Result<(), OpenError> {
+    let Some((segment, (offset, length))) =
+        scan.segments.iter().rev().find_map(|segment| Some((segment, segment.last?)))
+    else {
+        return Ok(());
+    };
+    let file = &*segment.found.file;
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    files::read_full(file, &mut bytes, offset)
+        .and_then(|_| files::write_all(file, &bytes, offset))
+        .and_then(|()| file.sync_data())
+        .map_err(at(&segment.found.path))
+}
+
+type Continued = (Segment, u64, Spare, VecDeque<Retained>);
+
+/// Finds the segment that takes the next record, and the one after it.
+fn continue_at(
+    files: &dyn Files,
+    places: &Places,
+    options: &Options,
+    journal: [u8; 16],
+    scan: &Scan,
+) -> Result<Continued, OpenError> {
+    let reopen = |found: &Found| -> Result<Segment, OpenError> {
+        let file = files.open(&found.path, true).map_err(at(&found.path))?;
+        let header = found.header.map_err(|_| OpenError::SegmentBytes(0))?;
+        Ok(Segment { header, path: found.path.clone(), file })
+    };
+    let mut retained = VecDeque::new();
+    let mut records = scan.from.map_or(0, |head| head.records);
+    let mut current: Option<(Segment, u64)> = None;
+    let mut spare = Spare::None;
+    let used = scan.segments.iter().rposition(|segment| !segment.blank);
+    for (n, segment) in scan.segments.iter().enumerate() {
+        records = segment.holds.map_or(records, |(_, end)| end.records);
+        let retire = Retained { number: segment.found.number, bytes: segment.size, records };
+        let whole = segment.found.missing() == 0;
+        if used.is_some_and(|used| n < used) {
+            retained.push_back(retire);
+        } else if used == Some(n) {
+            let torn = scan.torn.as_ref().is_some_and(|torn| torn.path == segment.found.path);
+            if torn || !whole {
+                retained.push_back(retire);
+            } else {
+                current = Some((reopen(&segment.found)?, segment.end));
+            }
+        } else if whole && current.is_none() {
+            current = Some((reopen(&segment.found)?, HEADER));
+        } else if whole && matches!(spare, Spare::None) {
+            spare = Spare::Ready(reopen(&segment.found)?);
+        } else {
+            files.remove(&segment.found.path).map_err(at(&segment.found.path))?;
+        }
+    }
+    let (current, end) = match current {
+        Some(found) => found,
+        None => {
+            let number = scan.segments.last().map_or(1, |segment| segment.found.number + 1);
+            let header = SegmentHeader { number, size: options.segment_bytes, journal };
+            let made = Segment::create(files, &places.segments, header).map_err(at(&places.segments))?;
+            (made, HEADER)
+        }
+    };
+    Ok((current, end, spare, retained))
+}
+
+/// Makes the reserve if it is not there and there is room for it; returns whether it is there.
+pub(crate) fn make_reserve(files: &dyn Files, places: &Places) -> io::Result<bool> {
+    match files.open(&places.reserve, false).and_then(|file| file.length()) {
+        Ok(RESERVE) => return Ok(true),
+        Ok(_) => files.remove(&places.reserve)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if files.room(&places.root)? < RESERVE * 3 {
+        return Ok(false);
+    }
+    files::write_whole(files, &places.root, "reserve", |file| {
+        let zeros = vec![0; RESERVE as usize];
+        files::write_all(file, &zeros, 0)
+    })?;
+    Ok(true)
+}
+
+/// A snapshot, and those that were passed over with the reason for each.
+type Chosen = (Option<Snapshot>, Vec<(PathBuf, String)>);
+
+/// The newest snapshot that verifies and that the log continues.
+fn newest_snapshot(shared: &Arc<Shared>, snapshots: &[(u64, PathBuf)]) -> Result<Chosen, OpenError> {
+    let reader = Reader::new(Arc::clone(shared));
+    let mut passed_over = Vec::new();
+    for (_, path) in snapshots.iter().rev() {
+        let why = match snapshot::read(&*shared.files, path, &shared.journal) {
+            Ok(found) => {
+                let head = Head { sequence: found.sequence, records: found.records, hash: found.head };
+                match reader.head_at(found.sequence) {
+                    Ok(Some(here)) if here == head => return Ok((Some(found), passed_over)),
+                    Ok(_) => "the log does not continue it".to_owned(),
+                    Err(error) => says(&error),
+                }
+            }
+            Err(why) => why,
+        };
+        tracing::warn!(path = %path.display(), why, "a snapshot is passed over");
+        passed_over.push((path.clone(), why));
+    }
+    Ok((None, passed_over))
+}
