@@ -27,6 +27,7 @@ mod plan;
 pub mod refusal;
 pub mod session;
 pub mod slot;
+pub mod stream;
 pub mod ticket;
 pub mod time;
 pub mod watchdog;
