@@ -139,6 +139,8 @@ pub struct Submit {
     pub branch: Option<String>,
     /// What it will touch.
     pub resource_keys: Vec<String>,
+    /// The directory that the session's cells run in, should this request open the session.
+    pub workspace: Option<String>,
     /// Anything else to be kept, as JSON text.
     pub metadata: Option<String>,
     /// Tickets that this request touches and that ended so long ago that only the log knows them:

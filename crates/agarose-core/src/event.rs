@@ -30,6 +30,8 @@ pub enum Event {
     SessionOpened {
         /// Its name.
         session: SessionId,
+        /// The directory that its cells run in, when the first request named one.
+        workspace: Option<String>,
     },
     /// Admits nobody until it is resumed; what runs goes on.
     SessionPaused {
@@ -316,6 +318,8 @@ pub struct DaemonStarted {
     pub boot: String,
     /// The daemon's process id.
     pub pid: u32,
+    /// Milliseconds since that boot, so that the next start of the same boot knows how long nobody was there.
+    pub uptime: u64,
     /// What opening found, cut or repaired, for people; empty when nothing.
     pub found: Vec<String>,
     /// The rules that hold from here on.
@@ -486,7 +490,7 @@ impl Event {
             | Self::AllResumed { .. } => None,
             Self::TicketQueued(queued) => Some(&queued.session),
             Self::TicketEnded(TicketEnded { session, .. })
-            | Self::SessionOpened { session }
+            | Self::SessionOpened { session, .. }
             | Self::SessionPaused { session, .. }
             | Self::SessionResumed { session, .. }
             | Self::SessionClosed { session, .. }

@@ -30,6 +30,8 @@ pub struct Session {
     pub id: SessionId,
     /// Since when it exists.
     pub opened: Stamp,
+    /// The directory that its cells run in, when the first request named one.
+    pub workspace: Option<String>,
     /// The open tickets.
     pub tickets: BTreeMap<TicketId, Ticket>,
     /// Those that wait, in the order in which they were accepted.
@@ -67,10 +69,11 @@ const VERDICT_WAIT: Millis = Millis(5_000);
 const STOP_MARGIN: Millis = Millis(5_000);
 
 impl Session {
-    pub(crate) const fn new(id: SessionId, opened: Stamp) -> Self {
+    pub(crate) const fn new(id: SessionId, opened: Stamp, workspace: Option<String>) -> Self {
         Self {
             id,
             opened,
+            workspace,
             tickets: BTreeMap::new(),
             queue: VecDeque::new(),
             active: None,

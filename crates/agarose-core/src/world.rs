@@ -62,6 +62,17 @@ impl Default for Policy {
     }
 }
 
+/// The last point at which the data directory's clock and a boot's clock were read together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockBase {
+    /// Which boot.
+    pub boot: String,
+    /// Milliseconds since that boot.
+    pub uptime: u64,
+    /// The data directory's clock then.
+    pub mono: u64,
+}
+
 /// What holds for all sessions at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gates {
@@ -81,6 +92,7 @@ pub struct World {
     next_generation: Generation,
     next_permission: PermissionId,
     starts: u64,
+    clock: Option<ClockBase>,
     last_wall: u64,
     wall_steps_back: u64,
     anomalies: u64,
@@ -194,6 +206,12 @@ impl World {
     #[must_use]
     pub fn open_tickets(&self) -> usize {
         self.open.len()
+    }
+
+    /// What the data directory's clock goes on from.
+    #[must_use]
+    pub const fn clock(&self) -> Option<&ClockBase> {
+        self.clock.as_ref()
     }
 
     /// How often a daemon has started here.
@@ -320,10 +338,13 @@ impl World {
             });
         }
         let after_word = self.predecessor(submit, existing)?;
-        let session = existing.cloned().unwrap_or_else(|| Session::new(submit.session.clone(), context.now));
+        let session = existing
+            .cloned()
+            .unwrap_or_else(|| Session::new(submit.session.clone(), context.now, submit.workspace.clone()));
         let mut plan = self.plan(session, context);
         if existing.is_none() {
-            plan.push(Event::SessionOpened { session: submit.session.clone() });
+            let workspace = submit.workspace.clone();
+            plan.push(Event::SessionOpened { session: submit.session.clone(), workspace });
         }
         plan.push(Event::TicketQueued(Box::new(TicketQueued {
             session: submit.session.clone(),
@@ -587,13 +608,15 @@ impl World {
                 self.policy = started.policy.clone();
                 self.admitting = true;
                 self.starts = self.starts.saturating_add(1);
+                self.clock =
+                    Some(ClockBase { boot: started.boot.clone(), uptime: started.uptime, mono: now.mono });
                 self.refresh_deadlines();
             }
             Event::DaemonStopping { .. } => self.admitting = false,
             Event::AllPaused { by } => self.paused = Some(by.clone()),
             Event::AllResumed { .. } => self.paused = None,
-            Event::SessionOpened { session } => {
-                let fresh = Session::new(session.clone(), now);
+            Event::SessionOpened { session, workspace } => {
+                let fresh = Session::new(session.clone(), now, workspace.clone());
                 if self.sessions.insert(session.clone(), fresh).is_some() {
                     self.anomalies = self.anomalies.saturating_add(1);
                 }
