@@ -1,7 +1,43 @@
 //! A group of processes: start, signal, probe, limit, confine.
 //!
 //! This crate knows no event and no kernel. It is the only one that may use `unsafe`.
+//!
+//! | File | Its one reason |
+//! |---|---|
+//! | `spawn` | a child with exactly the descriptors, environment and limits that were asked for |
+//! | `probe` | what `/proc` says: who is there, since when, in which group |
+//! | `signal` | signals that cannot reach a stranger |
+//! | `stop` | TERM, grace, KILL, grace, probe: and what was found |
+//! | `limits`, `cgroup` | what a group may use |
+//! | `descriptor`, `mapping` | the few calls on descriptors that std lacks |
+#![expect(unsafe_code, reason = "this is the crate that wraps the system calls which std and nix lack")]
 
+mod cgroup;
+mod descriptor;
+mod limits;
+mod mapping;
 mod outcome;
+mod probe;
+mod signal;
+mod spawn;
+mod stop;
 
+pub use cgroup::Cgroup;
+pub use descriptor::{
+    Interest, PeerProcess, Readiness, SignalEvents, bind_in, connect_in, pipe, pipe_capacity, poll,
+    read_some, set_nonblocking, widen_pipe, write_some,
+};
+pub use limits::ResourceLimits;
+pub use mapping::SharedMapping;
+pub use nix::sys::signal::Signal;
 pub use outcome::{Exit, ProcessId, ProcessState, StopEnd, StopOutcome, signal_name};
+pub use probe::{
+    boot_id, descendants, group_members, is_running, machine_oom_kills, process_state, processes, start_time,
+    tagged,
+};
+pub use signal::{
+    Pidfd, SignalError, become_subreaper, continue_process, interrupt_main_thread, reap_orphans,
+    signal_process,
+};
+pub use spawn::{Child, SpawnError, SpawnPlan, spawn, spawn_detached};
+pub use stop::{Descendants, Group, Stop, Tagged, stop};
