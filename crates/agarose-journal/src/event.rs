@@ -23,11 +23,26 @@ pub struct RawEvent {
     pub session: Option<SessionId>,
     /// The ticket it belongs to, if any; indexed.
     pub ticket: Option<TicketId>,
-    /// A text under which the ticket is found again (an idempotency key); indexed, the first one wins.
-    /// Without a ticket it is kept and not indexed.
+    /// A text under which the ticket is found again within its session (an idempotency key); indexed, the
+    /// first one wins. Without session and ticket it is kept and not indexed.
     pub key: Option<String>,
     /// The payload, as the codec wrote it.
     pub payload: Vec<u8>,
+}
+
+/// The key of the index for an idempotency key. A session's name holds no control characters, so the zero ends it.
+pub(crate) fn key_name(session: &SessionId, key: &str) -> Vec<u8> {
+    let mut name = session.as_str().as_bytes().to_vec();
+    name.push(0);
+    name.extend_from_slice(key.as_bytes());
+    name
+}
+
+impl RawEvent {
+    /// What the index keeps of the event's idempotency key.
+    pub(crate) fn indexed_key(&self) -> Option<(Vec<u8>, TicketId)> {
+        Some((key_name(self.session.as_ref()?, self.key.as_deref()?), self.ticket?))
+    }
 }
 
 /// An event with its place in the log.

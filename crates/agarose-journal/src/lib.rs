@@ -14,10 +14,12 @@
 //! | `tail`, `page`, `feeder`, `store` | from the segments to the store |
 //! | `scan`, `open` | what is there, and how it is continued |
 //! | `reader` | the log as others see it |
+//! | `codec` | what events are as bytes |
 //! | `blobs`, `snapshot` | large content, folded states |
 //! | `files`, `lock`, `error` | the disk, the owner, what goes wrong |
 
 mod blobs;
+pub mod codec;
 mod error;
 mod event;
 mod feeder;

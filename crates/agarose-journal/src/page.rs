@@ -126,7 +126,7 @@ fn put_page(
     store: &dyn Store,
     key: PageKey,
     commits: &[Arc<Commit>],
-    keys: &mut BTreeSet<String>,
+    keys: &mut BTreeSet<Vec<u8>>,
     batch: &mut Batch,
 ) -> Result<(), StoreError> {
     let mut value = Vec::with_capacity(PAGE_BYTES);
@@ -135,13 +135,13 @@ fn put_page(
     for commit in commits {
         value.extend_from_slice(commit.record.bytes());
         for entry in commit.record.entries().map_while(Result::ok) {
-            if let (Some(text), Some(ticket)) = (&entry.event.key, entry.event.ticket)
-                && store.get(Space::Key, text.as_bytes())?.is_none()
-                && keys.insert(text.clone())
+            if let Some((name, ticket)) = entry.event.indexed_key()
+                && store.get(Space::Key, &name)?.is_none()
+                && keys.insert(name.clone())
             {
                 let mut place = ticket.0.to_le_bytes().to_vec();
                 place.extend_from_slice(&entry.sequence.to_le_bytes());
-                batch.put(Space::Key, text.as_bytes(), place);
+                batch.put(Space::Key, name, place);
             }
             tickets.extend(entry.event.ticket);
             sessions.extend(entry.event.session);

@@ -12,7 +12,7 @@ use agarose_core::{BlobRef, SessionId, TicketId};
 use crate::{
     blobs::{BlobReader, Blobs},
     error::ReadError,
-    event::{Entry, name_of},
+    event::{Entry, key_name, name_of},
     page::{self, Index, PageKey},
     record::{Hash, Head, Record, attachment_limit},
     shared::Shared,
@@ -102,15 +102,16 @@ impl Reader {
         }
     }
 
-    /// The ticket that was submitted under an idempotency key, and the event that says so.
+    /// The ticket that was submitted in a session under an idempotency key, and the event that says so.
     ///
     /// # Errors
     /// The store fails.
-    pub fn by_key(&self, key: &str) -> Result<Option<(TicketId, u64)>, ReadError> {
+    pub fn by_key(&self, session: &SessionId, key: &str) -> Result<Option<(TicketId, u64)>, ReadError> {
         // The store first: the first event under a key wins, and what is in the store is older. A key that the
         // feeder moves meanwhile is in the tail until it is in the store, so the tail is asked before too.
-        let in_tail = self.shared.lock().tail.key(key);
-        let found = self.shared.store()?.get(Space::Key, key.as_bytes())?;
+        let name = key_name(session, key);
+        let in_tail = self.shared.lock().tail.key(&name);
+        let found = self.shared.store()?.get(Space::Key, &name)?;
         let stored = found.and_then(|value| {
             let ticket = TicketId(u128::from_le_bytes(value.get(..16)?.try_into().ok()?));
             Some((ticket, u64::from_le_bytes(value.get(16..24)?.try_into().ok()?)))

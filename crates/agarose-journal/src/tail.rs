@@ -37,7 +37,7 @@ pub(crate) struct Tail {
     pub(crate) base: Head,
     commits: VecDeque<Arc<Commit>>,
     bytes: usize,
-    keys: HashMap<String, (TicketId, u64)>,
+    keys: HashMap<Vec<u8>, (TicketId, u64)>,
     blobs: HashMap<Hash, (u64, Arc<[u8]>)>,
 }
 
@@ -57,7 +57,7 @@ impl Tail {
         self.head = commit.record.header().head();
         self.bytes += commit.bytes();
         for entry in commit.record.entries().map_while(Result::ok) {
-            if let (Some(key), Some(ticket)) = (entry.event.key, entry.event.ticket) {
+            if let Some((key, ticket)) = entry.event.indexed_key() {
                 self.keys.entry(key).or_insert((ticket, entry.sequence));
             }
         }
@@ -75,10 +75,10 @@ impl Tail {
         {
             self.bytes -= commit.bytes();
             for entry in commit.record.entries().map_while(Result::ok) {
-                if let Some(key) = &entry.event.key
-                    && self.keys.get(key).is_some_and(|(_, sequence)| *sequence == entry.sequence)
+                if let Some((key, _)) = entry.event.indexed_key()
+                    && self.keys.get(&key).is_some_and(|(_, sequence)| *sequence == entry.sequence)
                 {
-                    self.keys.remove(key);
+                    self.keys.remove(&key);
                 }
             }
             for attachment in &commit.attachments {
@@ -104,7 +104,7 @@ impl Tail {
         self.commits.is_empty()
     }
 
-    pub(crate) fn key(&self, key: &str) -> Option<(TicketId, u64)> {
+    pub(crate) fn key(&self, key: &[u8]) -> Option<(TicketId, u64)> {
         self.keys.get(key).copied()
     }
 

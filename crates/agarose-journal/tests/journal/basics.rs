@@ -39,9 +39,12 @@ fn events_are_found_by_ticket_session_and_key_in_the_store_and_in_the_tail() {
     let session = SessionId::new("session-1").unwrap();
     let found: Vec<u64> = reader.by_session(&session).map(|entry| entry.unwrap().sequence).collect();
     assert_eq!(found, (1..1100).filter(|n| n % 3 == 1).collect::<Vec<u64>>());
-    assert_eq!(reader.by_key("key-400").unwrap(), Some((TicketId(100), 400)));
-    assert_eq!(reader.by_key("key-1096").unwrap(), Some((TicketId(274), 1096)));
-    assert_eq!(reader.by_key("key-401").unwrap(), None);
+    assert_eq!(
+        reader.by_key(&SessionId::new("session-1").unwrap(), "key-400").unwrap(),
+        Some((TicketId(100), 400))
+    );
+    assert_eq!(reader.by_key(&session, "key-1096").unwrap(), Some((TicketId(274), 1096)));
+    assert_eq!(reader.by_key(&session, "key-401").unwrap(), None);
     let some: Vec<u64> = reader.events(998..=1003).map(|entry| entry.unwrap().sequence).collect();
     assert_eq!(some, [998, 999, 1000, 1001, 1002, 1003]);
 }
@@ -50,18 +53,19 @@ fn events_are_found_by_ticket_session_and_key_in_the_store_and_in_the_tail() {
 fn the_first_event_under_a_key_wins() {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = open(directory.path()).journal;
+    let session = SessionId::new("session-1").unwrap();
     let with = |ticket| {
         let mut event = event(1);
         (event.ticket, event.key) = (Some(TicketId(ticket)), Some("same".to_owned()));
         event
     };
     journal.append(&[with(7), with(8)], &[]).unwrap();
-    assert_eq!(journal.reader().by_key("same").unwrap(), Some((TicketId(7), 1)));
+    assert_eq!(journal.reader().by_key(&session, "same").unwrap(), Some((TicketId(7), 1)));
     journal.checkpoint().unwrap();
     journal.append(&[with(9)], &[]).unwrap();
-    assert_eq!(journal.reader().by_key("same").unwrap(), Some((TicketId(7), 1)));
+    assert_eq!(journal.reader().by_key(&session, "same").unwrap(), Some((TicketId(7), 1)));
     journal.checkpoint().unwrap();
-    assert_eq!(journal.reader().by_key("same").unwrap(), Some((TicketId(7), 1)));
+    assert_eq!(journal.reader().by_key(&session, "same").unwrap(), Some((TicketId(7), 1)));
 }
 
 #[test]
