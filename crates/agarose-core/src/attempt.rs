@@ -5,7 +5,7 @@
 //! | a result that says `interrupted` | interrupted |
 //! | a result with an error | failed |
 //! | any other result | completed |
-//! | …but ok, after a cancellation whose interrupt never landed in the cell's own code | cancelled |
+//! | …but ok, in the grace of a cancellation whose interrupt was delivered and never raised in the cell's own code | cancelled |
 //! | the watchdog ended it for a cancellation | cancelled |
 //! | the watchdog ended it for a timeout | timed out |
 //! | its worker died under a living daemon | failed |
@@ -132,17 +132,17 @@ pub enum EndCause {
     Lifecycle,
 }
 
-/// The word that evidence spells. `cancel_requested` says whether somebody had asked to cancel the
-/// ticket before the evidence came.
+/// The word that evidence spells. `reached_a_child` says whether an interrupt for a cancellation was
+/// delivered and ended something in the cell without being raised in the cell's own code.
 #[must_use]
-pub const fn word(cause: &EndCause, cancel_requested: bool, interrupt_landed: bool) -> Word {
+pub const fn word(cause: &EndCause, reached_a_child: bool) -> Word {
     match cause {
         EndCause::Result { status } => match status {
             ResultStatus::Interrupted => Word::Interrupted,
             ResultStatus::Error => Word::Failed,
             // `os.system("sleep 60")` returns normally when our interrupt ends its child: nobody
             // caught anything, so the cancellation is what ended it.
-            ResultStatus::Ok if cancel_requested && !interrupt_landed => Word::Cancelled,
+            ResultStatus::Ok if reached_a_child => Word::Cancelled,
             ResultStatus::Ok => Word::Completed,
         },
         EndCause::CancelledBeforeStart
@@ -166,16 +166,15 @@ mod tests {
 
     #[test]
     fn a_result_keeps_its_own_word_whatever_was_asked_meanwhile() {
-        let of = |status, cancel, landed| word(&EndCause::Result { status }, cancel, landed);
-        assert_eq!(of(ResultStatus::Interrupted, true, true), Word::Interrupted);
-        assert_eq!(of(ResultStatus::Error, true, true), Word::Failed);
-        assert_eq!(of(ResultStatus::Ok, false, false), Word::Completed);
-        assert_eq!(of(ResultStatus::Ok, true, true), Word::Completed);
+        let of = |status, reached| word(&EndCause::Result { status }, reached);
+        assert_eq!(of(ResultStatus::Interrupted, true), Word::Interrupted);
+        assert_eq!(of(ResultStatus::Error, true), Word::Failed);
+        assert_eq!(of(ResultStatus::Ok, false), Word::Completed);
     }
 
     #[test]
     fn a_cell_whose_child_our_interrupt_ended_is_cancelled_though_it_returned() {
         let cause = EndCause::Result { status: ResultStatus::Ok };
-        assert_eq!(word(&cause, true, false), Word::Cancelled);
+        assert_eq!(word(&cause, true), Word::Cancelled);
     }
 }

@@ -18,7 +18,8 @@ use crate::{
 pub struct Context {
     /// When the command is decided.
     pub now: Stamp,
-    /// A ticket id that was never used, for a ticket that the decision itself may need.
+    /// A ticket id that was never used, for a ticket that the decision itself may need. No decision
+    /// of today makes one.
     pub fresh: TicketId,
 }
 

@@ -12,6 +12,16 @@
 //! | `world` | `decide`, `apply`, `effects`, `next_deadline`, `in_flight`, `check` |
 //! | `ticket`, `slot`, `cell`, `watchdog`, `attempt` | one state machine each |
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::wildcard_enum_match_arm
+    )
+)]
 
 extern crate alloc;
 

@@ -3,18 +3,18 @@
 //! A decision is the list of events; the copy is thrown away. The last word of an attempt, the
 //! release of its ticket, the closing of its cell and the admission of the next are one decision.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::{
     attempt::{self, EndCause, Executed, Word},
     cell::{Phase, Run},
     command::{Context, ExecutionReport, KernelReport},
-    event::{Event, Output, TicketEnded, TicketQueued},
-    id::{Generation, Language, Lease, Owner, OwnerKind, TicketId},
+    event::{Event, Output, TicketEnded},
+    id::{Generation, Language, Lease, Owner, TicketId},
     permission::PermissionId,
     session::Session,
     slot::{Exit, GroupOutcome, Slot, StopReason},
-    ticket::{Timeouts, Work},
+    ticket::Work,
     watchdog::{Cause, KernelFate, LadderEnd, NobodyReason, Rung, Verdict},
     world::{Gates, Policy},
 };
@@ -83,8 +83,8 @@ impl<'world> Plan<'world> {
             (Phase::Admitted, Work::StopKernel | Work::RestartKernel) => match self.session.slot(language) {
                 Slot::Absent { .. } => self.start_or_end(language),
                 Slot::Starting { generation, .. } | Slot::Ready { generation, .. } => {
-                    let (generation, reason) = (*generation, self.stop_reason());
-                    self.stop_kernel(language, generation, reason);
+                    let generation = *generation;
+                    self.stop_kernel(language, generation, StopReason::Requested);
                     true
                 }
                 Slot::Stopping { .. } => false,
@@ -93,11 +93,15 @@ impl<'world> Plan<'world> {
                 self.session.slot(language).is_absent() && self.start_or_end(language)
             }
             (Phase::StartAwaited, Work::StopKernel | Work::RestartKernel) => {
-                let ready = matches!(self.session.slot(language), Slot::Ready { .. });
-                if ready {
-                    self.end(id, EndCause::Lifecycle, Executed::No);
+                match self.session.slot(language) {
+                    Slot::Ready { .. } => {
+                        self.end(id, EndCause::Lifecycle, Executed::No);
+                        true
+                    }
+                    // The start was lost with a daemon.
+                    Slot::Absent { .. } => self.start_or_end(language),
+                    Slot::Starting { .. } | Slot::Stopping { .. } => false,
                 }
-                ready
             }
             (Phase::StopAwaited, Work::Cell { .. }) => false,
         }
@@ -118,12 +122,12 @@ impl<'world> Plan<'world> {
         }
     }
 
-    fn stop_reason(&self) -> StopReason {
-        let idle = self.session.active_ticket().is_some_and(|ticket| ticket.owner.kind == OwnerKind::System);
-        if idle { StopReason::Idle } else { StopReason::Requested }
-    }
-
     fn send_or_start(&mut self, ticket: TicketId, language: Language) -> bool {
+        // A ticket that was admitted before the daemon began to stop keeps its place, and the next
+        // daemon goes on with it.
+        if !self.gates.admitting {
+            return false;
+        }
         match self.session.slot(language) {
             Slot::Absent { .. } => self.start_kernel(language),
             Slot::Ready { generation, previous, .. } => {
@@ -141,8 +145,6 @@ impl<'world> Plan<'world> {
     }
 
     fn start_kernel(&mut self, language: Language) -> bool {
-        // A ticket that was admitted before the daemon began to stop keeps its place and its
-        // kernel is started by the next daemon.
         if !self.gates.admitting {
             return false;
         }
@@ -219,30 +221,41 @@ impl<'world> Plan<'world> {
         true
     }
 
-    /// A closed session with nothing left to do stops its kernels and, if asked, goes.
+    /// A session that is closed, or whose daemon takes the kernels with it, stops the kernels that
+    /// run nothing; a closed one that has nothing left goes, if asked to.
     fn wind_down(&mut self) {
-        let Some(closed) = self.session.closed.clone() else {
-            return;
+        let is_done = self.session.active.is_none() && self.session.queue.is_empty();
+        let closed = self.session.closed.clone().filter(|_| is_done);
+        let reason = match (&closed, self.gates.stop_kernels) {
+            (Some(_), _) => StopReason::SessionClosed,
+            (None, true) => StopReason::DaemonStopping,
+            (None, false) => return,
         };
-        if self.session.active.is_some() || !self.session.queue.is_empty() {
-            return;
-        }
+        let held = self.session.run().map(|run| run.lease.generation);
         let live: Vec<_> = self
             .session
             .slots
             .iter()
             .filter_map(|(language, slot)| match slot {
                 Slot::Starting { generation, .. } | Slot::Ready { generation, .. } => {
-                    Some((*language, *generation))
+                    Some((*language, *generation)).filter(|_| held != Some(*generation))
                 }
                 Slot::Absent { .. } | Slot::Stopping { .. } => None,
             })
             .collect();
         for (language, generation) in live {
-            self.stop_kernel(language, generation, StopReason::SessionClosed);
+            self.stop_kernel(language, generation, reason);
         }
-        if closed.remove && self.session.slots.values().all(Slot::is_absent) {
+        if closed.is_some_and(|closed| closed.remove) && self.session.slots.values().all(Slot::is_absent) {
+            let questions: Vec<PermissionId> = self.session.permissions.keys().copied().collect();
+            self.expire(questions);
             self.push(Event::SessionRemoved { session: self.session.id.clone() });
+        }
+    }
+
+    fn expire(&mut self, questions: Vec<PermissionId>) {
+        for permission in questions {
+            self.push(Event::PermissionExpired { session: self.session.id.clone(), permission });
         }
     }
 
@@ -270,9 +283,8 @@ impl<'world> Plan<'world> {
             .filter(|permission| permission.ticket == Some(ticket))
             .map(|permission| permission.id)
             .collect();
-        for permission in questions {
-            self.push(Event::PermissionExpired { session: session.clone(), permission });
-        }
+        self.expire(questions);
+        let reached_a_child = was_cancelled_in_a_child(self.session.run(), ticket, interrupt_landed);
         let was_active = self.session.active.as_ref().is_some_and(|cell| cell.ticket == ticket);
         if was_active
             && let Some(run) = self.session.run()
@@ -293,9 +305,7 @@ impl<'world> Plan<'world> {
             };
             self.push(Event::LadderEnded { session: session.clone(), lease, end });
         }
-        let cancel_requested =
-            self.session.tickets.get(&ticket).is_some_and(|ticket| ticket.cancel.is_some());
-        let word = attempt::word(&cause, cancel_requested, interrupt_landed);
+        let word = attempt::word(&cause, reached_a_child);
         self.push(Event::TicketEnded(TicketEnded {
             session: session.clone(),
             ticket,
@@ -321,6 +331,19 @@ impl<'world> Plan<'world> {
 
     fn kill(&mut self, lease: Lease) {
         self.push(Event::KillRequested { session: self.session.id.clone(), lease });
+    }
+
+    /// Notes that somebody asked for the active ticket to be stopped; the first reason stays.
+    pub(crate) fn request_cancel(&mut self, by: &Owner, reason: &str) {
+        let Some(ticket) = self.session.active_ticket().filter(|ticket| ticket.cancel.is_none()) else {
+            return;
+        };
+        self.push(Event::CancelRequested {
+            session: self.session.id.clone(),
+            ticket: ticket.id,
+            by: by.clone(),
+            reason: alloc::string::String::from(reason),
+        });
     }
 
     /// Stops the active ticket for a cancellation, from wherever it stands.
@@ -374,9 +397,7 @@ impl<'world> Plan<'world> {
             .filter(|permission| permission.expires.is_some_and(|deadline| deadline <= now))
             .map(|permission| permission.id)
             .collect();
-        for permission in late {
-            self.push(Event::PermissionExpired { session: self.session.id.clone(), permission });
-        }
+        self.expire(late);
     }
 
     fn expire_run(&mut self, now: u64) {
@@ -415,53 +436,31 @@ impl<'world> Plan<'world> {
     }
 
     fn expire_slots(&mut self, now: u64) {
-        let slots: Vec<(Language, Slot)> =
-            self.session.slots.iter().map(|(language, slot)| (*language, slot.clone())).collect();
-        for (language, slot) in slots {
+        let late: Vec<(Language, Slot)> = self
+            .session
+            .slots
+            .iter()
+            .filter(|(language, slot)| {
+                let deadline = self.session.slot_deadline(**language, slot, self.policy);
+                deadline.is_some_and(|deadline| deadline <= now)
+            })
+            .map(|(language, slot)| (*language, slot.clone()))
+            .collect();
+        for (language, slot) in late {
             match slot {
                 Slot::Absent { .. } => {}
-                Slot::Starting { generation, since, .. } => {
-                    if since.saturating_add(self.policy.start_deadline.0) <= now {
-                        let reason = alloc::string::String::from("the kernel did not answer in time");
-                        self.start_failed(language, generation, reason, false);
-                    }
+                Slot::Starting { generation, .. } => {
+                    let reason = alloc::string::String::from("the kernel did not answer in time");
+                    self.start_failed(language, generation, reason, false);
                 }
-                Slot::Ready { idle_since, .. } => {
-                    let limit = self.policy.kernel_idle.filter(|_| self.gates.admitting);
-                    if limit.is_some_and(|limit| idle_since.saturating_add(limit.0) <= now)
-                        && !self.session.wants(language)
-                    {
-                        self.stop_idle(language);
-                    }
-                }
-                Slot::Stopping { generation, until, .. } => {
-                    if until <= now && self.session.run().is_none() {
-                        let evidence = alloc::string::String::from("it did not go in time");
-                        self.gone(language, generation, Exit::Unknown { evidence });
-                    }
+                // Nobody waits for it, so nobody is overtaken: it needs no ticket.
+                Slot::Ready { generation, .. } => self.stop_kernel(language, generation, StopReason::Idle),
+                Slot::Stopping { generation, .. } => {
+                    let evidence = alloc::string::String::from("it did not go in time");
+                    self.gone(language, generation, Exit::Unknown { evidence });
                 }
             }
         }
-    }
-
-    /// An idle kernel is stopped through the queue, like any other writer.
-    fn stop_idle(&mut self, language: Language) {
-        self.push(Event::TicketQueued(Box::new(TicketQueued {
-            session: self.session.id.clone(),
-            ticket: self.context.fresh,
-            owner: Owner::system(),
-            language,
-            work: Work::StopKernel,
-            key: None,
-            digest: [0; 32],
-            after: None,
-            after_word: None,
-            retry_of: None,
-            timeouts: Timeouts::default(),
-            branch: None,
-            resource_keys: Vec::new(),
-            metadata: None,
-        })));
     }
 
     /// What a supervisor says of its kernel. A report about another life is stale and decides
@@ -479,10 +478,18 @@ impl<'world> Plan<'world> {
                 }
             }
             KernelReport::StartFailed { reason, unavailable } => {
-                self.start_failed(language, generation, reason, unavailable);
+                if matches!(slot, Slot::Starting { .. }) {
+                    self.start_failed(language, generation, reason, unavailable);
+                } else {
+                    let exit = Exit::Unknown { evidence: reason };
+                    self.kernel_gone(language, generation, exit, false, None, None);
+                }
             }
+            // Said once for each start of a daemon: a second report changes nothing.
             KernelReport::Reattached => {
-                self.push(Event::KernelReattached { session, language, generation });
+                if self.session.unattached.contains(&language) {
+                    self.push(Event::KernelReattached { session, language, generation });
+                }
             }
             KernelReport::Gone { exit, while_down, began, output } => {
                 self.kernel_gone(language, generation, exit, while_down, began, output);
@@ -497,10 +504,6 @@ impl<'world> Plan<'world> {
         reason: alloc::string::String,
         unavailable: bool,
     ) {
-        if !matches!(self.session.slot(language), Slot::Starting { .. }) {
-            self.gone(language, generation, Exit::Unknown { evidence: reason });
-            return;
-        }
         let session = self.session.id.clone();
         self.push(Event::KernelStartFailed {
             session,
@@ -541,6 +544,13 @@ impl<'world> Plan<'world> {
         output: Option<Output>,
     ) {
         if matches!(self.session.slot(language), Slot::Starting { .. }) {
+            // The start was lost with the daemon that asked for it. Nothing was sent to this life,
+            // so whoever waits for it gets another.
+            let is_replacement = self.session.run().is_some();
+            if while_down && !is_replacement {
+                self.gone(language, generation, exit);
+                return;
+            }
             let reason = alloc::format!("the kernel ended before it was ready: {exit}");
             self.start_failed(language, generation, reason, false);
             return;
@@ -560,7 +570,8 @@ impl<'world> Plan<'world> {
             Rung::Waiting
             | Rung::Interrupting { cause: Cause::Interrupt, .. }
             | Rung::Grace { cause: Cause::Interrupt, .. } => {
-                let executed = if began == Some(false) { Executed::No } else { self.executed() };
+                let never_began = began == Some(false) && run.acknowledged.is_none();
+                let executed = if never_began { Executed::No } else { self.executed() };
                 let cause = if while_down { EndCause::Lost { exit } } else { EndCause::KernelDied { exit } };
                 self.end(lease.ticket, cause, executed);
             }
@@ -604,7 +615,8 @@ impl<'world> Plan<'world> {
         match report {
             ExecutionReport::Acknowledged => self.acknowledge(lease),
             ExecutionReport::Active { at } => {
-                if at > run.budget.last_activity() {
+                let at = at.min(self.context.now.mono);
+                if run.budget.heeds_activity() && at > run.budget.last_activity() {
                     self.push(Event::ActivityNoted { session, lease, at });
                 }
             }
@@ -616,10 +628,11 @@ impl<'world> Plan<'world> {
             ExecutionReport::Stopped { outcome, output } => self.group_stopped(lease, outcome, output),
             ExecutionReport::Result { status, interrupt_landed, record, output } => {
                 let too_late = matches!(run.rung, Rung::Killing { .. } | Rung::Stopped { .. });
-                if run.output_kept {
+                let kept = run.output_kept;
+                self.acknowledge(lease);
+                if kept {
                     return;
                 }
-                self.acknowledge(lease);
                 self.push(Event::ResultReceived { session, lease, status, interrupt_landed, record, output });
                 // Once the group is being killed the ladder has the last word; the log still says
                 // that a result came.
@@ -666,25 +679,14 @@ impl<'world> Plan<'world> {
             self.gone(language, lease.generation, exit);
         }
     }
+}
 
-    /// The daemon stops and takes the kernels with it.
-    pub(crate) fn stop_for_shutdown(&mut self) {
-        if self.session.active.is_some() {
-            return;
-        }
-        let live: Vec<_> = self
-            .session
-            .slots
-            .iter()
-            .filter_map(|(language, slot)| match slot {
-                Slot::Starting { generation, .. } | Slot::Ready { generation, .. } => {
-                    Some((*language, *generation))
-                }
-                Slot::Absent { .. } | Slot::Stopping { .. } => None,
-            })
-            .collect();
-        for (language, generation) in live {
-            self.stop_kernel(language, generation, StopReason::DaemonStopping);
-        }
-    }
+/// Whether a cell that returned was ended by its cancellation all the same: the interrupt was
+/// delivered, and in its grace something in the cell ended without it being raised in the cell's own
+/// code. `os.system("sleep 60")` returns normally when our interrupt ends its child.
+fn was_cancelled_in_a_child(run: Option<&Run>, ticket: TicketId, interrupt_landed: bool) -> bool {
+    !interrupt_landed
+        && run.filter(|run| run.lease.ticket == ticket).is_some_and(|run| {
+            matches!(run.rung, Rung::Grace { cause: Cause::Cancellation | Cause::Interrupt, .. })
+        })
 }

@@ -77,7 +77,7 @@ pub enum Refusal {
         asked: Owner,
     },
     /// It does not run yet.
-    #[error("ticket {ticket} waits in the queue, so there is nothing to interrupt")]
+    #[error("ticket {ticket} runs no cell, so there is nothing to interrupt")]
     NotRunning {
         /// Which.
         ticket: TicketId,

@@ -4,7 +4,7 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
 };
 
@@ -17,7 +17,7 @@ use crate::{
     id::{Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
     slot::Slot,
-    ticket::{Cancel, Ticket, Timeouts},
+    ticket::{Cancel, Ticket, Timeouts, Work},
     time::{Millis, Stamp},
     watchdog::{Budget, Cause, LadderEnd, Rung, Verdict},
     world::Policy,
@@ -50,6 +50,8 @@ pub struct Session {
     pub permissions: BTreeMap<PermissionId, Permission>,
     /// Facts that did not fit the state they met. Never more than zero in a log of ours.
     pub anomalies: u64,
+    /// The kernels of an earlier daemon that nobody has spoken to since.
+    pub(crate) unattached: BTreeSet<Language>,
     /// When the driver has to look at it again; derived.
     pub(crate) deadline: Option<u64>,
 }
@@ -83,6 +85,7 @@ impl Session {
             ordinal: 0,
             permissions: BTreeMap::new(),
             anomalies: 0,
+            unattached: BTreeSet::new(),
             deadline: None,
         }
     }
@@ -212,20 +215,27 @@ impl Session {
                 }
                 let gone = slot.gone();
                 self.slots.insert(*language, gone);
+                self.unattached.remove(language);
                 true
             }
             Event::KernelStopRequested { language, generation, .. } => {
-                let until = now.deadline(twice(policy.kill_grace).plus(STOP_MARGIN));
+                let until = now.deadline(stop_wait(policy.kill_grace));
                 if let Some(cell) = &mut self.active
                     && cell.run().is_none()
-                    && self.tickets.get(&cell.ticket).is_some_and(|ticket| ticket.language == *language)
+                    && let Some(ticket) = self.tickets.get(&cell.ticket)
+                    && ticket.language == *language
                 {
-                    cell.phase = Phase::StopAwaited;
+                    // A cell does not wait for a kernel to go, it waits for one to come.
+                    cell.phase = match ticket.work {
+                        Work::StopKernel | Work::RestartKernel => Phase::StopAwaited,
+                        Work::Cell { .. } => Phase::Admitted,
+                    };
                 }
                 self.fold_stopping(*language, *generation, until)
             }
             Event::KernelReattached { language, generation, .. } => {
-                self.slot(*language).generation() == Some(*generation)
+                let known = self.slot(*language).generation() == Some(*generation);
+                known && self.unattached.remove(language)
             }
             Event::ExecuteRequested { lease, ordinal, .. } => self.fold_execute(now, *lease, *ordinal),
             Event::ExecuteAcknowledged { lease, .. } => {
@@ -270,7 +280,7 @@ impl Session {
                 }
             }
             Event::KillRequested { lease, .. } => {
-                let until = now.deadline(twice(self.kill_grace(policy)).plus(STOP_MARGIN));
+                let until = now.deadline(stop_wait(self.kill_grace(policy)));
                 let language = self.active_ticket().map(|ticket| ticket.language);
                 let stopping =
                     language.is_some_and(|language| self.fold_stopping(language, lease.generation, until));
@@ -384,11 +394,8 @@ impl Session {
         if slot.generation() != Some(generation) {
             return false;
         }
-        let used = match slot {
-            Slot::Ready { used, .. } | Slot::Stopping { used, .. } => *used,
-            Slot::Absent { .. } | Slot::Starting { .. } => false,
-        };
-        self.slots.insert(language, Slot::Stopping { generation, used, until });
+        let previous = slot.left_behind();
+        self.slots.insert(language, Slot::Stopping { generation, previous, until });
         true
     }
 
@@ -411,12 +418,16 @@ impl Session {
         *previous = None;
         *idle_since = now.mono;
         self.ordinal = ordinal;
+        let mut budget = Budget::new(now, timeouts);
+        for question in self.permissions.values().filter(|question| question.ticket == Some(lease.ticket)) {
+            budget.freeze(now, question.id);
+        }
         cell.phase = Phase::Underway(Box::new(Run {
             lease,
             ordinal,
             sent: now,
             acknowledged: None,
-            budget: Budget::new(now, timeouts),
+            budget,
             rung: Rung::Waiting,
             interrupts: 0,
             output_kept: false,
@@ -437,7 +448,29 @@ impl Session {
         }
     }
 
-    pub(crate) fn refresh_deadline(&mut self, policy: &Policy) {
+    /// A daemon is there again. Whoever was asked something gets the whole time for the answer, for
+    /// nobody listened meanwhile; the cell's own time goes on with what was left of it.
+    pub(crate) fn renew(&mut self, now: Stamp, policy: &Policy) {
+        let attached = self.slots.iter().filter(|(_, slot)| !slot.is_absent());
+        self.unattached = attached.map(|(language, _)| *language).collect();
+        let stopped_by = now.deadline(stop_wait(self.kill_grace(policy)));
+        for slot in self.slots.values_mut() {
+            match slot {
+                Slot::Absent { .. } | Slot::Ready { .. } => {}
+                Slot::Starting { since, .. } => *since = now.mono,
+                Slot::Stopping { until, .. } => *until = stopped_by,
+            }
+        }
+        if let Some(run) = self.active.as_mut().and_then(Cell::run_mut) {
+            run.budget.note_activity(now.mono);
+            match &mut run.rung {
+                Rung::Waiting | Rung::Stopped { .. } => {}
+                Rung::Interrupting { until, .. } => *until = now.deadline(VERDICT_WAIT),
+                // It may have ended in its grace while nobody listened.
+                Rung::Grace { until, .. } => *until = (*until).max(now.deadline(VERDICT_WAIT)),
+                Rung::Killing { until, .. } => *until = stopped_by,
+            }
+        }
         self.deadline = self.earliest_deadline(policy);
     }
 
@@ -449,27 +482,36 @@ impl Session {
             let may_expire = matches!(run.rung.cause(), None | Some(Cause::Interrupt));
             [expiry.filter(|_| may_expire), run.rung.deadline()].into_iter().flatten()
         });
-        let slots = self.slots.iter().filter_map(|(language, slot)| match slot {
-            Slot::Absent { .. } => None,
-            Slot::Starting { since, .. } => Some(since.saturating_add(policy.start_deadline.0)),
-            Slot::Ready { idle_since, .. } => policy
-                .kernel_idle
-                .filter(|_| !self.wants(*language))
-                .map(|limit| idle_since.saturating_add(limit.0)),
-            // The ladder has a deadline of its own for a kernel that it stops.
-            Slot::Stopping { .. } if self.run().is_some() => None,
-            Slot::Stopping { until, .. } => Some(*until),
-        });
+        let slots =
+            self.slots.iter().filter_map(|(language, slot)| self.slot_deadline(*language, slot, policy));
         let questions = self.permissions.values().filter_map(|permission| permission.expires);
         waiting.chain(running).chain(slots).chain(questions).min()
     }
 
+    /// When time alone changes something about a kernel.
+    pub(crate) fn slot_deadline(&self, language: Language, slot: &Slot, policy: &Policy) -> Option<u64> {
+        match slot {
+            Slot::Absent { .. } => None,
+            Slot::Starting { since, .. } => Some(since.saturating_add(policy.start_deadline.0)),
+            Slot::Ready { idle_since, .. } => policy
+                .kernel_idle
+                .filter(|_| !self.wants(language))
+                .map(|limit| idle_since.saturating_add(limit.0)),
+            // The ladder has a deadline of its own for a kernel that it stops.
+            Slot::Stopping { generation, until, .. } => {
+                let is_held = self.run().is_some_and(|run| run.lease.generation == *generation);
+                Some(*until).filter(|_| !is_held)
+            }
+        }
+    }
+
     /// Whether an open ticket is for this interpreter.
-    pub(crate) fn wants(&self, language: Language) -> bool {
+    fn wants(&self, language: Language) -> bool {
         self.tickets.values().any(|ticket| ticket.language == language)
     }
 }
 
-const fn twice(grace: Millis) -> Millis {
-    grace.plus(grace)
+/// How long the answer to a stop is awaited: TERM and KILL have a grace each.
+const fn stop_wait(grace: Millis) -> Millis {
+    grace.plus(grace).plus(STOP_MARGIN)
 }

@@ -5,7 +5,7 @@
 //! | absent | `KernelStarting` | starting |
 //! | starting | `KernelReady` | ready |
 //! | starting | `KernelStartFailed`, `KernelGone` | absent |
-//! | ready | `KernelStopRequested`, `KillRequested` | stopping |
+//! | starting, ready | `KernelStopRequested`, `KillRequested` | stopping |
 //! | ready, stopping | `KernelGone` | absent |
 //! | ready, stopping, starting | `DaemonStarted` | the same, unattached |
 //! | unattached | `KernelReattached` | attached |
@@ -53,8 +53,8 @@ pub enum Slot {
     Stopping {
         /// Which life.
         generation: Generation,
-        /// Whether a cell was ever sent to it.
-        used: bool,
+        /// As in [`Slot::Absent`], once it has gone.
+        previous: Option<Generation>,
         /// Until when it is waited for, on the data directory's clock.
         until: u64,
     },
@@ -84,18 +84,23 @@ impl Slot {
         matches!(self, Self::Absent { .. })
     }
 
-    /// The state after the kernel has gone: what ran a cell leaves lost variables behind.
+    /// The life whose variables are lost once this kernel has gone: its own if it ran a cell, else
+    /// the one that nobody was told of yet.
+    #[must_use]
+    pub(crate) const fn left_behind(&self) -> Option<Generation> {
+        match self {
+            Self::Ready { used: true, generation, .. } => Some(*generation),
+            Self::Absent { previous }
+            | Self::Starting { previous, .. }
+            | Self::Ready { used: false, previous, .. }
+            | Self::Stopping { previous, .. } => *previous,
+        }
+    }
+
+    /// The state after the kernel has gone.
     #[must_use]
     pub(crate) const fn gone(&self) -> Self {
-        let previous = match self {
-            Self::Absent { previous } | Self::Starting { previous, .. } => *previous,
-            Self::Ready { used: true, generation, .. } | Self::Stopping { used: true, generation, .. } => {
-                Some(*generation)
-            }
-            Self::Ready { used: false, previous, .. } => *previous,
-            Self::Stopping { used: false, .. } => None,
-        };
-        Self::Absent { previous }
+        Self::Absent { previous: self.left_behind() }
     }
 
     /// The word used on the wire.

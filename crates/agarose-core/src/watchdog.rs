@@ -234,18 +234,28 @@ impl Budget {
         self.active
     }
 
-    /// When it runs out, and why: the earlier of its two limits; never while it is frozen.
+    /// Whether a sign of life changes anything.
+    #[must_use]
+    pub const fn heeds_activity(&self) -> bool {
+        self.timeouts.heartbeat.is_some()
+    }
+
+    /// When it runs out, and why: the earlier of its two limits; never while it is frozen. A limit
+    /// of zero is no limit.
     #[must_use]
     pub fn expiry(&self) -> Option<(u64, Cause)> {
         if self.is_frozen() {
             return None;
         }
-        let close = self
+        let close =
+            self.timeouts.start_to_close.filter(|limit| limit.0 > 0).map(|limit| {
+                (self.started.saturating_add(self.thawed).saturating_add(limit.0), Cause::Timeout)
+            });
+        let idle = self
             .timeouts
-            .start_to_close
-            .map(|limit| (self.started.saturating_add(self.thawed).saturating_add(limit.0), Cause::Timeout));
-        let idle =
-            self.timeouts.heartbeat.map(|limit| (self.active.saturating_add(limit.0), Cause::IdleTimeout));
+            .heartbeat
+            .filter(|limit| limit.0 > 0)
+            .map(|limit| (self.active.saturating_add(limit.0), Cause::IdleTimeout));
         match (close, idle) {
             (Some(close), Some(idle)) => Some(close.min(idle)),
             (Some(one), None) | (None, Some(one)) => Some(one),

@@ -73,10 +73,26 @@ pub struct ClockBase {
     pub mono: u64,
 }
 
+/// Whether a daemon is there to go on with things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Gate {
+    /// None has started here yet.
+    #[default]
+    Unattended,
+    /// One is.
+    Open,
+    /// It is on its way out.
+    Stopping {
+        /// Whether kernels are stopped with it.
+        stop_kernels: bool,
+    },
+}
+
 /// What holds for all sessions at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gates {
     pub(crate) admitting: bool,
+    pub(crate) stop_kernels: bool,
     pub(crate) paused: bool,
 }
 
@@ -84,7 +100,7 @@ pub(crate) struct Gates {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct World {
     policy: Policy,
-    admitting: bool,
+    gate: Gate,
     paused: Option<Owner>,
     sessions: BTreeMap<SessionId, Session>,
     open: BTreeMap<TicketId, SessionId>,
@@ -170,7 +186,15 @@ impl World {
     /// Whether new tickets are admitted at all.
     #[must_use]
     pub const fn admitting(&self) -> bool {
-        self.admitting
+        matches!(self.gate, Gate::Open)
+    }
+
+    const fn gates(&self) -> Gates {
+        Gates {
+            admitting: self.admitting(),
+            stop_kernels: matches!(self.gate, Gate::Stopping { stop_kernels: true }),
+            paused: self.paused.is_some(),
+        }
     }
 
     /// Who paused everything, if somebody did.
@@ -239,8 +263,7 @@ impl World {
     }
 
     fn plan(&self, session: Session, context: Context) -> Plan<'_> {
-        let gates = Gates { admitting: self.admitting, paused: self.paused.is_some() };
-        Plan::new(session, &self.policy, gates, context, self.next_generation)
+        Plan::new(session, &self.policy, self.gates(), context, self.next_generation)
     }
 
     /// What a command makes happen.
@@ -261,8 +284,12 @@ impl World {
                 self.close(session, by, reason, *remove, context)
             }
             Command::ProposePermission { session, ticket, method, detail, expires_after } => {
-                if !self.sessions.contains_key(session) {
+                let Some(asking) = self.sessions.get(session) else {
                     return Err(Refusal::NoSuchSession { session: session.clone() });
+                };
+                // A question of a cell that has ended would never be expired with it.
+                if let Some(ticket) = ticket.filter(|ticket| !asking.tickets.contains_key(ticket)) {
+                    return Err(Refusal::NoSuchTicket { ticket });
                 }
                 let permission = PermissionId(self.next_permission.0.saturating_add(1));
                 let event = Event::PermissionProposed {
@@ -318,7 +345,7 @@ impl World {
         if let Some(decision) = self.repeated(submit)? {
             return Ok(decision);
         }
-        if !self.admitting {
+        if !self.admitting() {
             return Err(Refusal::Stopping);
         }
         let existing = self.sessions.get(&submit.session);
@@ -429,14 +456,17 @@ impl World {
             return Err(Refusal::NotOwner { ticket: cancel.ticket, asked: cancel.owner.clone() });
         }
         let is_active = session.active.as_ref().is_some_and(|cell| cell.ticket == ticket.id);
-        match (cancel.reach, is_active) {
-            (Reach::Queued, true) => return Err(Refusal::NotQueued { ticket: ticket.id }),
-            (Reach::Interrupt, false) => return Err(Refusal::NotRunning { ticket: ticket.id }),
-            (Reach::Queued, false) | (Reach::Interrupt, true) | (Reach::Full, _) => {}
+        let run = session.run().filter(|run| run.lease.ticket == ticket.id);
+        match cancel.reach {
+            Reach::Queued if is_active => return Err(Refusal::NotQueued { ticket: ticket.id }),
+            // There is nothing to interrupt before a cell was sent, and nothing to take back from a
+            // kernel that stops.
+            Reach::Interrupt if run.is_none() => return Err(Refusal::NotRunning { ticket: ticket.id }),
+            Reach::Queued | Reach::Interrupt | Reach::Full => {}
         }
-        let escalates = cancel.reach == Reach::Full
-            && session.run().is_some_and(|run| matches!(run.rung.cause(), None | Some(Cause::Interrupt)))
-            && is_active;
+        let climbing = run.and_then(|run| run.rung.cause());
+        let escalates =
+            cancel.reach == Reach::Full && run.is_some() && matches!(climbing, None | Some(Cause::Interrupt));
         if let Some(first) = &ticket.cancel
             && !escalates
         {
@@ -460,6 +490,8 @@ impl World {
                 Some(Phase::Admitted | Phase::StartAwaited) | None => CancelAnswer::StoppedBeforeStart,
             };
             match cancel.reach {
+                // A ladder that is being climbed already has sent its interrupt and is not set back.
+                Reach::Interrupt if climbing.is_some() => {}
                 Reach::Interrupt => plan.begin_ladder(Cause::Interrupt),
                 Reach::Full | Reach::Queued => plan.cancel_active(),
             }
@@ -492,7 +524,7 @@ impl World {
             if self.paused.is_none() {
                 return Ok(Decision::done(Vec::new()));
             }
-            let gates = Gates { admitting: self.admitting, paused: false };
+            let gates = Gates { paused: false, ..self.gates() };
             let mut events = alloc::vec![Event::AllResumed { by: by.clone() }];
             let mut next_generation = self.next_generation;
             for session in self.sessions.values().filter(|session| !session.queue.is_empty()) {
@@ -530,40 +562,29 @@ impl World {
             for ticket in waiting {
                 plan.end(ticket, EndCause::SessionClosed, Executed::No);
             }
-            if let Some(ticket) = plan.session().active_ticket() {
-                let (ticket, first) = (ticket.id, ticket.cancel.is_none());
-                if first {
-                    plan.push(Event::CancelRequested {
-                        session: id.clone(),
-                        ticket,
-                        by: by.clone(),
-                        reason: String::from(reason),
-                    });
-                }
-                plan.cancel_active();
-            }
+            plan.request_cancel(by, reason);
+            plan.cancel_active();
         })
     }
 
     fn stop_daemon(&self, stop_kernels: bool, context: Context) -> Decision {
+        // A second request changes nothing, unless it asks for more than the first.
+        let asks_for_more = match self.gate {
+            Gate::Unattended | Gate::Open => true,
+            Gate::Stopping { stop_kernels: already } => stop_kernels && !already,
+        };
+        if !asks_for_more {
+            return Decision::done(Vec::new());
+        }
         let mut events = alloc::vec![Event::DaemonStopping { stop_kernels }];
         if stop_kernels {
-            let gates = Gates { admitting: false, paused: self.paused.is_some() };
+            let gates = Gates { admitting: false, stop_kernels, ..self.gates() };
             for session in self.sessions.values() {
                 let mut plan = Plan::new(session.clone(), &self.policy, gates, context, self.next_generation);
-                if let Some(ticket) = plan.session().active_ticket() {
-                    let (ticket, first) = (ticket.id, ticket.cancel.is_none());
-                    if first && plan.session().run().is_some() {
-                        plan.push(Event::CancelRequested {
-                            session: session.id.clone(),
-                            ticket,
-                            by: Owner::system(),
-                            reason: String::from("the daemon stops and takes its kernels with it"),
-                        });
-                        plan.cancel_active();
-                    }
+                if plan.session().run().is_some() {
+                    plan.request_cancel(&Owner::system(), "the daemon stops and takes its kernels with it");
+                    plan.cancel_active();
                 }
-                plan.stop_for_shutdown();
                 events.extend(plan.finish());
             }
         }
@@ -575,23 +596,15 @@ impl World {
         let now = context.now.mono;
         let mut events = Vec::new();
         let mut next_generation = self.next_generation;
-        let gates = Gates { admitting: self.admitting, paused: self.paused.is_some() };
-        let mut may_use_fresh = true;
+        let gates = self.gates();
         for (_, id) in self.deadlines.iter().take_while(|(at, _)| *at <= now) {
             let Some(session) = self.sessions.get(id) else {
                 continue;
             };
-            // There is one fresh ticket id in a command; a session that may need it waits its turn.
-            let may_need_fresh = self.policy.kernel_idle.is_some()
-                && session.slots.values().any(|slot| matches!(slot, Slot::Ready { .. }));
-            if may_need_fresh && !may_use_fresh {
-                continue;
-            }
             let mut plan = Plan::new(session.clone(), &self.policy, gates, context, next_generation);
             plan.tick();
             let decided = plan.finish();
             next_generation = after(next_generation, &decided);
-            may_use_fresh &= !may_need_fresh || decided.is_empty();
             events.extend(decided);
         }
         events
@@ -606,13 +619,15 @@ impl World {
         match event {
             Event::DaemonStarted(started) => {
                 self.policy = started.policy.clone();
-                self.admitting = true;
+                self.gate = Gate::Open;
                 self.starts = self.starts.saturating_add(1);
                 self.clock =
                     Some(ClockBase { boot: started.boot.clone(), uptime: started.uptime, mono: now.mono });
-                self.refresh_deadlines();
+                self.renew(now);
             }
-            Event::DaemonStopping { .. } => self.admitting = false,
+            Event::DaemonStopping { stop_kernels } => {
+                self.gate = Gate::Stopping { stop_kernels: *stop_kernels };
+            }
             Event::AllPaused { by } => self.paused = Some(by.clone()),
             Event::AllResumed { .. } => self.paused = None,
             Event::SessionOpened { session, workspace } => {
@@ -685,10 +700,11 @@ impl World {
         }
     }
 
-    fn refresh_deadlines(&mut self) {
+    /// A daemon is there again: what it waits for from outside gets its time anew.
+    fn renew(&mut self, now: Stamp) {
         self.deadlines.clear();
         for session in self.sessions.values_mut() {
-            session.refresh_deadline(&self.policy);
+            session.renew(now, &self.policy);
             if let Some(at) = session.deadline {
                 self.deadlines.insert((at, session.id.clone()));
             }
@@ -787,7 +803,16 @@ impl World {
             Event::ResultReceived { session, lease, .. } | Event::OutputKept { session, lease, .. } => {
                 alloc::vec![Effect::ReleaseResult { session: session.clone(), lease: *lease }]
             }
-            Event::KernelReattached { session, generation, .. } => self.resume_effects(session, *generation),
+            Event::KernelReattached { session, generation, .. } => self.unanswered(session, *generation),
+            // Its answer may only be late: nothing of it is to stay behind.
+            Event::KernelStartFailed { session, language, generation, .. } => {
+                alloc::vec![Effect::StopKernel {
+                    session: session.clone(),
+                    language: *language,
+                    generation: *generation,
+                    grace: self.policy.kill_grace,
+                }]
+            }
             Event::DaemonStarted(_)
             | Event::DaemonStopping { .. }
             | Event::SessionOpened { .. }
@@ -803,7 +828,6 @@ impl World {
             | Event::TicketEnded(_)
             | Event::CellClosed { .. }
             | Event::KernelReady { .. }
-            | Event::KernelStartFailed { .. }
             | Event::KernelGone { .. }
             | Event::ExecuteAcknowledged { .. }
             | Event::ActivityNoted { .. }
@@ -833,15 +857,18 @@ impl World {
         })
     }
 
-    /// What was asked of a supervisor and has no answer yet, asked again: it answers each request
-    /// by lease and attempt, and does none of them twice.
-    fn resume_effects(&self, session: &SessionId, generation: Generation) -> Vec<Effect> {
+    /// What was asked of a supervisor and has no answer yet, to be asked again after a connection
+    /// was lost: it answers each request by lease and attempt, and does none of them twice.
+    #[must_use]
+    pub fn unanswered(&self, session: &SessionId, generation: Generation) -> Vec<Effect> {
         let Some(state) = self.sessions.get(session) else {
             return Vec::new();
         };
         let mut effects = Vec::new();
         if let Some(run) = state.run().filter(|run| run.lease.generation == generation) {
-            if run.acknowledged.is_none() {
+            // A cell that is being stopped is not begun: it may never have been sent.
+            let goes_on = matches!(run.rung.cause(), None | Some(Cause::Interrupt));
+            if run.acknowledged.is_none() && goes_on {
                 effects.extend(self.send_execute(session, run.lease, run.ordinal));
             }
             match &run.rung {
@@ -874,7 +901,8 @@ impl World {
         effects
     }
 
-    /// What a restart must look at again: every kernel that should be there.
+    /// What a restart must look at again: every kernel that should be there. Each is answered by
+    /// `Reattached` or `Gone`, and then each session by `Settle`.
     #[must_use]
     pub fn in_flight(&self) -> Vec<Obligation> {
         let mut obligations = Vec::new();
@@ -919,11 +947,6 @@ impl World {
             if active.is_some_and(|active| session.queue.contains(&active)) {
                 return Err(format!("the active ticket of session {id} also waits"));
             }
-            if u64::try_from(session.queue.len()).unwrap_or(u64::MAX)
-                > self.policy.queue_cap.saturating_add(1)
-            {
-                return Err(format!("session {id} has more tickets waiting than may wait"));
-            }
             if let Some(run) = session.run() {
                 let language = session.active_ticket().map(|ticket| ticket.language);
                 let slot = language.map(|language| session.slot(language));
@@ -935,6 +958,14 @@ impl World {
             if session.deadline.is_some_and(|at| !self.deadlines.contains(&(at, id.clone()))) {
                 return Err(format!("the deadline of session {id} is not in the index"));
             }
+        }
+        let timed = self.sessions.values().filter(|session| session.deadline.is_some()).count();
+        if timed != self.deadlines.len() {
+            return Err(format!("{timed} sessions have a deadline and {} are indexed", self.deadlines.len()));
+        }
+        let asked: usize = self.sessions.values().map(|session| session.permissions.len()).sum();
+        if asked != self.questions.len() {
+            return Err(format!("{asked} questions are open and {} are indexed", self.questions.len()));
         }
         if open != self.open.len() {
             return Err(format!("{open} tickets are open and {} are indexed", self.open.len()));
@@ -948,8 +979,11 @@ impl World {
 
 /// The next free generation after these events.
 fn after(next: Generation, events: &[Event]) -> Generation {
-    events.iter().fold(next, |next, event| match event {
-        Event::KernelStarting { generation, .. } => next.max(Generation(generation.0.saturating_add(1))),
-        _ => next,
+    events.iter().fold(next, |next, event| {
+        if let Event::KernelStarting { generation, .. } = event {
+            next.max(Generation(generation.0.saturating_add(1)))
+        } else {
+            next
+        }
     })
 }
