@@ -74,11 +74,13 @@ impl Blobs {
         let temporary = self.directory.join(format!("{}-{count}{}", std::process::id(), files::TEMPORARY));
         let file = self.files.create(&temporary)?;
         let stored = self.fill(&*file, from).and_then(|blob| {
+            let (shelf, name) = self.shelf(&blob)?;
             if self.has(&blob) {
+                // Whoever stored it may have been killed before its name was durable.
+                self.files.sync_directory(&shelf)?;
                 return self.files.remove(&temporary).map(|()| blob);
             }
             file.sync_all()?;
-            let (shelf, name) = self.shelf(&blob)?;
             self.files.rename(&temporary, &shelf.join(name))?;
             self.files.sync_directory(&shelf)?;
             Ok(blob)

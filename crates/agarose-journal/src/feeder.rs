@@ -29,8 +29,8 @@ pub(crate) const RETAINED_BYTES: u64 = 64 * 1024 * 1024;
 /// Room on the disk, beyond what is written, under which the store is not fed: it takes a full disk badly.
 const MARGIN: u64 = 8 * 1024 * 1024;
 
-/// What the feeder remembers from one round to the next.
-struct Feeder {
+/// What the feeder remembers from one step to the next.
+pub(crate) struct Feeder {
     shared: Arc<Shared>,
     retained_bytes: u64,
     since_checkpoint: u64,
@@ -38,59 +38,87 @@ struct Feeder {
     before_last: u64,
 }
 
-/// Runs until it is told to stop.
-pub(crate) fn run(shared: Arc<Shared>, retained_bytes: u64) {
-    let before_last = 0;
-    let mut feeder = Feeder { shared, retained_bytes, since_checkpoint: 0, before_last };
-    while feeder.round() {}
+/// How a step went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something was done.
+    Done,
+    /// The store cannot be fed now.
+    Stuck,
 }
 
-impl Feeder {
-    fn round(&mut self) -> bool {
-        let mut state = self.shared.lock();
+/// Runs until it is told to stop.
+pub(crate) fn run(mut feeder: Feeder) {
+    let shared = Arc::clone(&feeder.shared);
+    loop {
+        let mut state = shared.lock();
         while !has_work(&state) {
             state.feeder_idle = true;
-            state = wait(&self.shared, state, None);
+            state = wait(&shared, state, None);
             state.feeder_idle = false;
         }
         if state.stop {
-            return false;
+            return;
         }
-        let hurried = state.tail.bytes() >= ENOUGH || state.checkpoints.0 > state.checkpoints.1;
-        if let Spare::Wanted { number, size } = state.spare {
-            drop(state);
-            self.make_spare(number, size);
-            return true;
-        }
+        let hurried = state.tail.bytes() >= ENOUGH
+            || state.checkpoints.0 > state.checkpoints.1
+            || matches!(state.spare, Spare::Wanted { .. });
         if !hurried {
-            drop(wait(&self.shared, state, Some(GATHER)));
-        } else {
-            drop(state);
+            state = wait(&shared, state, Some(GATHER));
         }
-        self.feed_and_checkpoint();
-        true
+        drop(state);
+        if feeder.step() == Step::Stuck {
+            drop(wait(&shared, shared.lock(), Some(RETRY)));
+        }
+    }
+}
+
+impl Feeder {
+    pub(crate) fn new(shared: Arc<Shared>, retained_bytes: u64) -> Self {
+        let before_last = 0;
+        Self { shared, retained_bytes, since_checkpoint: 0, before_last }
     }
 
-    fn feed_and_checkpoint(&mut self) {
+    /// Does the next thing, if there is one.
+    pub(crate) fn step(&mut self) -> Step {
+        let wanted = match self.shared.lock().spare {
+            Spare::Wanted { number, size } => Some((number, size)),
+            Spare::None | Spare::Ready(_) => None,
+        };
+        if let Some((number, size)) = wanted {
+            self.make_spare(number, size);
+            return Step::Done;
+        }
+        self.feed_and_checkpoint()
+    }
+
+    fn feed_and_checkpoint(&mut self) -> Step {
         let (commits, wanted) = {
             let state = self.shared.lock();
             (state.tail.front(BATCH_BYTES), state.checkpoints.0)
         };
+        let mut step = Step::Done;
         if let Some(last) = commits.last() {
             let base = last.record.header().head();
-            match self.feed(&commits) {
+            let fed = self.feed(&commits);
+            let mut state = self.shared.lock();
+            match fed {
                 Ok(Some(bytes)) => {
                     self.since_checkpoint += bytes;
-                    let mut state = self.shared.lock();
                     state.tail.forget(base);
                     state.store = StoreState::Fed;
                 }
-                Ok(None) => self.pause(StoreState::NoRoom),
+                Ok(None) => {
+                    state.store = StoreState::NoRoom;
+                    step = Step::Stuck;
+                }
                 Err(error) => {
                     tracing::error!(%error, "the store cannot be fed");
-                    self.pause(StoreState::Failed(error.to_string()));
+                    state.store = StoreState::Failed(error.to_string());
+                    step = Step::Stuck;
                 }
             }
+            drop(state);
             self.shared.done.notify_all();
         }
         let (asked, drained, fed) = {
@@ -101,14 +129,7 @@ impl Feeder {
         if self.since_checkpoint >= CHECKPOINT_BYTES || (asked && (drained || !fed)) {
             self.checkpoint(wanted);
         }
-    }
-
-    /// Waits a while with the store in this state, or less when something else is to be done.
-    fn pause(&self, store: StoreState) {
-        let mut state = self.shared.lock();
-        state.store = store;
-        self.shared.done.notify_all();
-        drop(wait(&self.shared, state, Some(RETRY)));
+        step
     }
 
     /// Feeds commits; `None` when there is no room for them.

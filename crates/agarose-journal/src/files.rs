@@ -109,6 +109,19 @@ pub(crate) fn write_all(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> i
     Ok(())
 }
 
+/// Writes zeros from `from` to `to`.
+pub(crate) fn write_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
+    const PIECE: u64 = 256 * 1024;
+    let zeros = vec![0; PIECE.min(to.saturating_sub(from)) as usize];
+    let mut at = from;
+    while at < to {
+        let piece = (to - at).min(PIECE);
+        write_all(file, zeros.get(..piece as usize).unwrap_or_default(), at)?;
+        at += piece;
+    }
+    Ok(())
+}
+
 /// Reads until `into` is full or the file ends; returns how many bytes there were.
 pub(crate) fn read_full(file: &dyn File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut have = 0;

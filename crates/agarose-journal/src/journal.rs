@@ -3,7 +3,7 @@
 use std::{
     io,
     path::Path,
-    sync::{Arc, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -18,15 +18,11 @@ use crate::{
     reader::Reader,
     record::{self, Head, Record, Unwritable},
     segment::{self, Segment, SegmentHeader},
-    shared::{Retained, Shared, Spare, StoreState, is_full},
+    shared::{Retained, Shared, Spare, State, StoreState, is_full},
     snapshot,
     tail::Commit,
 };
 
-/// Bytes of the reserve: given up on a full disk, so that endings can still be written.
-pub(crate) const RESERVE: u64 = 1024 * 1024;
-/// Bytes of a segment that is made out of the reserve.
-const EMERGENCY: u64 = RESERVE / 4 * 3;
 /// The smallest segment that is made for ordinary events on a small disk, in bytes.
 const SMALL: u64 = 128 * 1024;
 /// Events and bytes that the store may lack before an appender waits for it.
@@ -42,6 +38,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Bytes of segments that stay after the store has their records.
     pub retained_bytes: u64,
+    /// Bytes of the reserve: given up on a full disk, so that endings can still be written; 0 for none.
+    pub reserve_bytes: u64,
     /// When the store is lost and the segments do not reach back to the beginning: go on from a snapshot
     /// that they do reach back to, without the history before it. The lost store is kept, set aside.
     pub accept_lost_history: bool,
@@ -52,6 +50,7 @@ impl Default for Options {
         Self {
             segment_bytes: 16 * 1024 * 1024,
             retained_bytes: feeder::RETAINED_BYTES,
+            reserve_bytes: 1024 * 1024,
             accept_lost_history: false,
         }
     }
@@ -99,11 +98,24 @@ pub struct Journal {
     emergency: bool,
     reserve: bool,
     head: Head,
+    /// Up to which event the last record says that the store is durable.
+    noted: u64,
     buffer: Vec<u8>,
     poisoned: Option<String>,
-    feeder: Option<JoinHandle<()>>,
+    feeder: Feeding,
     /// Given up last.
     _lock: Option<Lock>,
+}
+
+/// Who feeds the store.
+enum Feeding {
+    /// A thread, as it should be.
+    Thread(JoinHandle<()>),
+    /// Whoever waits for it, one step at a time: so that a simulation is the same each time.
+    #[cfg(any(test, feature = "simulation"))]
+    Inline(std::sync::Mutex<feeder::Feeder>),
+    /// Nobody any more.
+    Ended,
 }
 
 /// What [`open`](mod@crate::open) hands over.
@@ -113,8 +125,25 @@ pub(crate) struct Parts {
     pub(crate) at: u64,
     pub(crate) reserve: bool,
     pub(crate) head: Head,
+    pub(crate) noted: u64,
     pub(crate) lock: Option<Lock>,
     pub(crate) retained_bytes: u64,
+    pub(crate) threads: bool,
+}
+
+#[cfg(any(test, feature = "simulation"))]
+fn feeding(feeder: feeder::Feeder, threads: bool) -> io::Result<Feeding> {
+    if threads { spawn(feeder) } else { Ok(Feeding::Inline(std::sync::Mutex::new(feeder))) }
+}
+
+#[cfg(not(any(test, feature = "simulation")))]
+fn feeding(feeder: feeder::Feeder, _threads: bool) -> io::Result<Feeding> {
+    spawn(feeder)
+}
+
+fn spawn(feeder: feeder::Feeder) -> io::Result<Feeding> {
+    let thread = std::thread::Builder::new().name("journal-feeder".to_owned());
+    thread.spawn(move || feeder::run(feeder)).map(Feeding::Thread)
 }
 
 impl Journal {
@@ -130,11 +159,8 @@ impl Journal {
     }
 
     pub(crate) fn start(parts: Parts) -> io::Result<Self> {
-        let Parts { shared, current, at, reserve, head, lock, retained_bytes } = parts;
-        let for_feeder = Arc::clone(&shared);
-        let feeder = std::thread::Builder::new()
-            .name("journal-feeder".to_owned())
-            .spawn(move || feeder::run(for_feeder, retained_bytes))?;
+        let Parts { shared, current, at, reserve, head, noted, lock, retained_bytes, threads } = parts;
+        let feeder = feeding(feeder::Feeder::new(Arc::clone(&shared), retained_bytes), threads)?;
         Ok(Self {
             shared,
             current,
@@ -142,9 +168,10 @@ impl Journal {
             emergency: false,
             reserve,
             head,
+            noted,
             buffer: Vec::new(),
             poisoned: None,
-            feeder: Some(feeder),
+            feeder,
             _lock: lock,
         })
     }
@@ -243,6 +270,7 @@ impl Journal {
 
     fn publish(&mut self, record: Record, attachments: &[Attachment]) {
         self.head = record.header().head();
+        self.noted = record.header().stored;
         let commit = Arc::new(Commit { record, attachments: attachments.to_vec() });
         let mut state = self.shared.lock();
         let before = state.tail.bytes();
@@ -285,11 +313,43 @@ impl Journal {
                 StoreState::Fed if began.elapsed() > PATIENCE => return Err(behind("it is too slow")),
                 StoreState::Fed => {}
             }
-            self.shared.work.notify_one();
-            let limit = Duration::from_millis(100);
-            state = self.shared.done.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.await_feeder(state);
         }
         Ok(())
+    }
+
+    /// Lets the feeder do something, and waits until it has, or a while.
+    fn await_feeder<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        match &self.feeder {
+            #[cfg(any(test, feature = "simulation"))]
+            Feeding::Inline(feeder) => {
+                drop(state);
+                feeder.lock().unwrap_or_else(PoisonError::into_inner).step();
+                self.shared.lock()
+            }
+            Feeding::Thread(_) | Feeding::Ended => {
+                self.shared.work.notify_one();
+                let limit = Duration::from_millis(100);
+                self.shared.done.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    fn feeder_has_ended(&self) -> bool {
+        match &self.feeder {
+            #[cfg(any(test, feature = "simulation"))]
+            Feeding::Inline(_) => false,
+            Feeding::Thread(thread) => thread.is_finished(),
+            Feeding::Ended => true,
+        }
+    }
+
+    /// Lets the feeder do its next thing, in a simulation.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn step_feeder(&self) {
+        if let Feeding::Inline(feeder) = &self.feeder {
+            feeder.lock().unwrap_or_else(PoisonError::into_inner).step();
+        }
     }
 
     /// Makes sure that a record of this length fits into the segment in use, which may become another one.
@@ -333,7 +393,7 @@ impl Journal {
         let needed = (segment::HEADER + length).next_multiple_of(segment::SMALLEST);
         let quarter = (room / 4 / segment::SMALLEST * segment::SMALLEST).max(SMALL);
         let size = self.shared.segment_bytes.min(quarter).max(needed);
-        let reserve = if self.reserve { 0 } else { RESERVE };
+        let reserve = if self.reserve { 0 } else { self.shared.reserve_bytes };
         if room < size.saturating_add(reserve) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
@@ -348,8 +408,10 @@ impl Journal {
     fn take_spare(&self) -> Option<Segment> {
         let mut state = self.shared.lock();
         while matches!(state.spare, Spare::Wanted { .. }) {
-            self.shared.work.notify_one();
-            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if self.feeder_has_ended() {
+                return None;
+            }
+            state = self.await_feeder(state);
         }
         match std::mem::replace(&mut state.spare, Spare::None) {
             Spare::Ready(segment) => Some(segment),
@@ -367,7 +429,9 @@ impl Journal {
 
     /// Gives up the reserve for a small segment that only urgent events may use.
     fn use_reserve(&mut self, length: u64) -> Result<(), AppendError> {
-        let size = EMERGENCY.min(self.shared.segment_bytes);
+        // A quarter of the reserve is left for what the file system needs to make a file.
+        let size = (self.shared.reserve_bytes / 4 * 3 / segment::SMALLEST * segment::SMALLEST)
+            .min(self.shared.segment_bytes);
         if !self.reserve || segment::HEADER + length > size {
             return Err(self.disk_full(self.size_for(length)));
         }
@@ -393,7 +457,7 @@ impl Journal {
 
     fn remake_reserve(&mut self) {
         if !self.reserve {
-            match open::make_reserve(&*self.shared.files, &self.shared.places) {
+            match open::make_reserve(&*self.shared.files, &self.shared.places, self.shared.reserve_bytes) {
                 Ok(made) => self.reserve = made,
                 Err(error) => tracing::warn!(%error, "cannot make the reserve"),
             }
@@ -447,12 +511,11 @@ impl Journal {
         let wanted = state.checkpoints.0;
         self.shared.work.notify_one();
         while state.checkpoints.1 < wanted {
-            if self.feeder.as_ref().is_none_or(JoinHandle::is_finished) {
+            if self.feeder_has_ended() {
                 let cause = "the thread that feeds it has ended".to_owned();
                 return Err(AppendError::Behind { events: state.tail.events(), cause });
             }
-            let limit = Duration::from_millis(100);
-            state = self.shared.done.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.await_feeder(state);
         }
         match (&state.checkpoint_error, &state.store) {
             (Some(cause), _) | (None, StoreState::Failed(cause)) => {
@@ -469,8 +532,9 @@ impl Journal {
     /// Something of that did not work. Nothing acknowledged is lost: the next start does what is left.
     pub fn close(mut self) -> Result<(), AppendError> {
         self.checkpoint()?;
-        // The mark tells the next start how much the store must have.
-        if self.shared.lock().stored.0 > 0 {
+        // The mark tells the next start how much the store must have, unless the last record says so already.
+        let stored = self.shared.lock().stored.0;
+        if stored > self.noted {
             self.append_mark()?;
         }
         Ok(())
@@ -481,7 +545,7 @@ impl Drop for Journal {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.work.notify_all();
-        if let Some(feeder) = self.feeder.take()
+        if let Feeding::Thread(feeder) = std::mem::replace(&mut self.feeder, Feeding::Ended)
             && feeder.join().is_err()
         {
             tracing::error!("the thread that feeds the store panicked");

@@ -33,6 +33,10 @@ mod record;
 mod scan;
 mod segment;
 mod shared;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulated;
+#[cfg(any(test, feature = "simulation"))]
+mod simulation;
 mod snapshot;
 pub mod store;
 mod tail;
@@ -46,4 +50,6 @@ pub use reader::{Commit, Commits, Events, Reader};
 pub use record::{EVENTS_LIMIT, FORMAT, Flaw, Hash, Head, RECORD_LIMIT, Unwritable};
 pub use scan::Torn;
 pub use shared::StoreState;
+#[cfg(any(test, feature = "simulation"))]
+pub use simulation::SimulatedJournal;
 pub use snapshot::Snapshot;

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     error::{Damage, OpenError, ReadError},
     files::{self, Files, RealFiles, TEMPORARY},
-    journal::{Journal, Options, Parts, RESERVE},
+    journal::{Journal, Options, Parts},
     lock::{Holder, Lock},
     page,
     reader::Reader,
@@ -89,6 +89,10 @@ pub(crate) trait StorePlace {
     fn open(&self) -> Result<Arc<dyn Store>, StoreError>;
     /// Moves what is there out of the way; returns where to.
     fn set_aside(&self) -> io::Result<PathBuf>;
+    /// Whether a thread of its own feeds it.
+    fn threads(&self) -> bool {
+        true
+    }
 }
 
 /// How many stores that were set aside are kept.
@@ -170,8 +174,12 @@ pub(crate) fn open_with(
     for directory in [&places.segments, &places.snapshots, &places.blobs] {
         files.create_directory(directory).map_err(at(directory))?;
     }
-    files.sync_directory(&places.root).map_err(at(&places.root))?;
     let removed = remove_temporaries(&*files, places)?;
+    // A process that was killed may have left names that only the page cache has. What is appended to a file is
+    // no more durable than its name.
+    for directory in [&places.segments, &places.snapshots, &places.blobs, &places.root] {
+        files.sync_directory(directory).map_err(at(directory))?;
+    }
     let found = segment::find(&*files, &places.segments, true).map_err(at(&places.segments))?;
     let created = found.is_empty();
     let journal =
@@ -190,13 +198,14 @@ pub(crate) fn open_with(
     {
         return Err(lost_end(&scan, places, format!("a snapshot has folded events up to {sequence}")).into());
     }
+    // First the segments, then the store: the store must never know what they may still lose.
+    sync_last(&scan)?;
     write_identity(&*store, &journal)?;
     let fed = feed(chain, &scan, &*store)?;
     store.sync()?;
 
-    sync_last(&scan)?;
     let (current, end, spare, retained) = continue_at(&*files, places, options, journal, &scan)?;
-    let reserve = make_reserve(&*files, places).unwrap_or_else(|error| {
+    let reserve = make_reserve(&*files, places, options.reserve_bytes).unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot make the reserve");
         false
     });
@@ -205,7 +214,7 @@ pub(crate) fn open_with(
         journal,
         files,
         places.clone(),
-        options.segment_bytes,
+        options,
         store,
         Tail::new(head),
         retained,
@@ -214,8 +223,17 @@ pub(crate) fn open_with(
     ));
     let (snapshot, passed_over) = newest_snapshot(&shared, &snapshots)?;
     let before = lock.as_ref().and_then(|lock| lock.before.clone());
-    let parts =
-        Parts { shared, current, at: end, reserve, head, lock, retained_bytes: options.retained_bytes };
+    let parts = Parts {
+        shared,
+        current,
+        at: end,
+        reserve,
+        head,
+        noted: scan.stored,
+        lock,
+        retained_bytes: options.retained_bytes,
+        threads: store_place.threads(),
+    };
     let journal = Journal::start(parts).map_err(at(&places.root))?;
     let report = Report {
         created,
@@ -554,20 +572,17 @@ fn continue_at(
 }
 
 /// Makes the reserve if it is not there and there is room for it; returns whether it is there.
-pub(crate) fn make_reserve(files: &dyn Files, places: &Places) -> io::Result<bool> {
+pub(crate) fn make_reserve(files: &dyn Files, places: &Places, bytes: u64) -> io::Result<bool> {
     match files.open(&places.reserve, false).and_then(|file| file.length()) {
-        Ok(RESERVE) => return Ok(true),
+        Ok(length) if length == bytes => return Ok(true),
         Ok(_) => files.remove(&places.reserve)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    if files.room(&places.root)? < RESERVE * 3 {
+    if bytes == 0 || files.room(&places.root)? < bytes.saturating_mul(3) {
         return Ok(false);
     }
-    files::write_whole(files, &places.root, "reserve", |file| {
-        let zeros = vec![0; RESERVE as usize];
-        files::write_all(file, &zeros, 0)
-    })?;
+    files::write_whole(files, &places.root, "reserve", |file| files::write_zeros(file, 0, bytes))?;
     Ok(true)
 }
 

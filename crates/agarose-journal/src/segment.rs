@@ -85,20 +85,12 @@ pub(crate) struct Segment {
 impl Segment {
     /// Makes a segment, durable under its name, with nothing in it.
     pub(crate) fn create(files: &dyn Files, directory: &Path, header: SegmentHeader) -> io::Result<Self> {
-        const PIECE: usize = 256 * 1024;
         let name = name(header.number);
         files::write_whole(files, directory, &name, |file| {
             files::write_all(file, &header.write(), 0)?;
             // Zeros are written, not only reserved: on ext4 a reserved extent costs a journal commit at the sync
             // of each record that first touches it.
-            let zeros = vec![0; PIECE];
-            let mut at = HEADER;
-            while at < header.size {
-                let piece = (header.size - at).min(PIECE as u64);
-                files::write_all(file, zeros.get(..piece as usize).unwrap_or_default(), at)?;
-                at += piece;
-            }
-            Ok(())
+            files::write_zeros(file, HEADER, header.size)
         })?;
         let path = directory.join(&name);
         let file = files.open(&path, true)?;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    blobs::Blobs, error::ReadError, files::Files, record::ChainKey, segment::Segment, store::Store,
-    tail::Tail,
+    blobs::Blobs, error::ReadError, files::Files, journal::Options, record::ChainKey, segment::Segment,
+    store::Store, tail::Tail,
 };
 
 /// Where everything lies in a journal's directory. Frozen.
@@ -91,6 +91,7 @@ pub(crate) struct Shared {
     pub(crate) places: Places,
     pub(crate) blobs: Blobs,
     pub(crate) segment_bytes: u64,
+    pub(crate) reserve_bytes: u64,
     store: RwLock<Option<Arc<dyn Store>>>,
     state: Mutex<State>,
     /// Told to the feeder: there is work.
@@ -105,7 +106,7 @@ impl Shared {
         journal: [u8; 16],
         files: Arc<dyn Files>,
         places: Places,
-        segment_bytes: u64,
+        options: &Options,
         store: Arc<dyn Store>,
         tail: Tail,
         retained: VecDeque<Retained>,
@@ -118,7 +119,8 @@ impl Shared {
             blobs: Blobs::new(Arc::clone(&files), places.blobs.clone()),
             files,
             places,
-            segment_bytes,
+            segment_bytes: options.segment_bytes,
+            reserve_bytes: options.reserve_bytes,
             store: RwLock::new(Some(store)),
             state: Mutex::new(State {
                 tail,
