@@ -12,18 +12,43 @@ from _frozen_importlib_external import SourceFileLoader
 
 _directory = sys.path.pop(0)
 _builtins = dict(vars(builtins))
+_modules = sys.modules
+_path = list(sys.path)
+_library = _modules["os"].__file__.rpartition("/")[0] + "/"
+_exists = _modules["os"].path.exists
 _loaded = {}
 
 
 def need(name):
-    """The worker's module of that name, loaded when it is first needed."""
+    """The worker's module of that name, loaded when it is first needed.
+
+    A module of the workspace may be called like one of the standard library (`token.py`); what is
+    loaded here must not get that one, so the path is the interpreter's own for the moment.
+    """
     module = _loaded.get(name)
     if module is None:
-        path = _directory + "/" + name + ".py"
-        module = _loaded[name] = type(sys)("agarose." + name)
-        module.__dict__.update(__builtins__=_builtins, __file__=path, need=need)
-        exec(SourceFileLoader(module.__name__, path).get_code(module.__name__), module.__dict__)
+        path, usual = sys.path, list(sys.path)
+        path[:] = _path
+        shadows = {key: value for key, value in list(_modules.items()) if _is_shadow(key, value)}
+        for key in shadows:
+            del _modules[key]
+        try:
+            file = _directory + "/" + name + ".py"
+            module = type(sys)("agarose." + name)
+            module.__dict__.update(__builtins__=_builtins, __file__=file, need=need)
+            exec(SourceFileLoader(module.__name__, file).get_code(module.__name__), module.__dict__)
+            _loaded[name] = module
+        finally:
+            path[:] = usual
+            _modules.update(shadows)
     return module
+
+
+def _is_shadow(name, module):
+    file = getattr(module, "__file__", None)
+    if "." in name or not isinstance(file, str) or file.startswith(_library):
+        return False
+    return _exists(_library + name + ".py") or _exists(_library + name + "/__init__.py")
 
 
 need("cell").serve(_directory)

@@ -59,6 +59,8 @@ class Files:
         self.read = {}
         self.written = {}
         self.touched = False
+        # Whether a cell imported native code that is not the interpreter's own.
+        self.native = False
         self._clear()
         sys.addaudithook(self._hook())
 
@@ -80,6 +82,7 @@ class Files:
 
     def _hook(self):
         note, output = self._opened, self.output
+        library = os.__file__.rpartition("/")[0] + "/lib-dynload/"
 
         def hook(event, arguments):
             if not self.recording:
@@ -89,6 +92,9 @@ class Files:
             elif event in PROGRAMS:
                 self.touched = True
                 output.another_writes()
+            elif event == "import":
+                if arguments[1] and not arguments[1].startswith(library):
+                    self.native = True
             elif event in CHANGES:
                 self.touched = True
             elif event == "sqlite3.connect":

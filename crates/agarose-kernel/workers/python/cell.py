@@ -9,8 +9,8 @@ import faulthandler
 import os
 import resource
 import sys
-from _ast import AsyncFunctionDef, Expr, Expression, Module, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
-from _signal import SIGINT
+from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
+from _operator import is_
 from _thread import get_ident
 from time import perf_counter, process_time
 
@@ -27,15 +27,20 @@ MAX_SOURCE_CHARS = 16 << 20
 CANCEL_SECONDS = 2.0
 # Below this the worker itself could not run.
 LEAST_RECURSION = 200
+MAX_TRACEBACK = 1_000_000
+MAX_WARNINGS = 20
 SIMPLE = frozenset((int, float, complex, bool, str, bytes))
 
 _chdir, _exit, _getcwd, _getpid = os.chdir, os._exit, os.getcwd, os.getpid
 _getrusage, _SELF, _CHILDREN = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 _getrecursionlimit, _setrecursionlimit = sys.getrecursionlimit, sys.setrecursionlimit
-_gettrace, _settrace, _setprofile = sys.gettrace, sys.settrace, sys.setprofile
+_gettrace, _settrace, _getprofile, _setprofile = sys.gettrace, sys.settrace, sys.getprofile, sys.setprofile
 _modules = sys.modules
 _original_builtins = dict(vars(builtins))
 _builtins = vars(builtins)
+
+
+_Function = type(need)
 
 
 class Host:
@@ -50,13 +55,19 @@ class Host:
         return "<host: no calls available>"
 
 
+_Method = type(Host().__repr__)
+
+
 class Cells:
     """The worker's state between cells, and the running of one."""
 
     def __init__(self, directory):
         self.pid = _getpid()
         self.interrupts = wire_module.Interrupts()
-        self.interrupts.guarded = frozenset((Cells.run.__code__,))
+        # The frames from which user code is entered and to which it returns.
+        self.interrupts.guarded = frozenset(
+            function.__code__ for function in (Cells.run, Cells._end, Cells._describe)
+        )
         self.interrupts.install()
         wire_module.reset_inherited_signals()
         self.wire = wire_module.Wire(self.interrupts)
@@ -66,12 +77,13 @@ class Cells:
         self.workspace = None
         self.running = None
         self.warnings = []
+        self.trace = self.profile = None
         self.future_flags = 0
         self.loop = None
         # Name -> source text of the cells that parsed; the newest are kept.
         self.sources = {}
         self.source_chars = 0
-        self.displays = None
+        self._shows = None
         self.last_value = None
         self.main = _clean_main()
         self.namespace = self.main.__dict__
@@ -89,6 +101,8 @@ class Cells:
         # What a cell finds after all that is what it gets back if it breaks it.
         _original_builtins.update(display=builtins.display, host=builtins.host)
         sys.unraisablehook = self._unraisable
+        if not os.environ.get("PYTHONBREAKPOINT"):
+            sys.breakpointhook = _no_debugger
 
     def _after_fork_in_child(self):
         self.wire.forget()
@@ -155,110 +169,160 @@ class Cells:
         """Runs one cell from `started` to `result`. Interrupts are never raised in this frame."""
         interrupts = self.interrupts
         self.running = head["id"]
+        capture = bool(head.get("capture", True))
+        name = head.get("name") or "<cell>"
         interrupts.arm()
         failure = None
-        started = False
-        description = None
-        name = head.get("name") or "<cell>"
-        wall, cpu, children = perf_counter(), process_time(), _getrusage(_CHILDREN)
+        began = False
+        begin = (perf_counter(), process_time(), _getrusage(_CHILDREN))
         try:
             self._prepare()
             self.wire.send({"t": "started", "id": self.running})
-            first, last, shown = self.parse(name, source)
+            parts = self.parse(name, source)
             source = None
             self.output.begin()
-            self.files.begin(head.get("capture", True))
-            started = True
-            self._as_user(self._run_code, first, last, shown)
+            self.files.begin(capture)
+            began = True
+            self._as_user(self._run_code, *parts)
         except BaseException as error:
             interrupts.hold = 1
             failure = error
         interrupts.hold = 1
-        first = last = None
-        if _getpid() != self.pid:
-            self._leave_child(failure)
-        interrupted = failure is not None and self._is_delivered(failure)
+        parts = None
         try:
-            self._heal()
-            if started and head.get("capture", True):
-                self._as_user(self._show_figures)
-        except BaseException as error:
-            interrupts.hold = 1
-            self.warnings.append("figures could not be shown: " + type(error).__name__)
-        interrupts.hold = 1
-        if failure is not None:
-            try:
-                description = self._as_user(self._describe, failure, name, interrupted)
-            except BaseException as error:
-                interrupts.hold = 1
-                description = {
-                    "name": type(failure).__name__,
-                    "message": "its description failed with " + type(error).__name__,
-                    "traceback": "",
-                }
-            interrupts.hold = 1
+            # A trace or profile function of the cell sees user code, never the worker's. A profiler
+            # in C (cProfile) could not be set again from here, and does no harm.
+            self.trace = _gettrace()
+            if self.trace is not None:
+                _settrace(None)
+            profile = _getprofile()
+            if type(profile) in (_Function, _Method):
+                _setprofile(None)
+                self.profile = profile
+        except BaseException:
+            # What a hook raises ends that hook.
+            pass
         try:
-            self._heal()
-            self.output.end()
-            files = self.files.end()
+            result = self._end(failure, name, capture and began, begin)
         except BaseException as error:
-            files = {}
-            self.warnings.append("files were not compared: " + type(error).__name__)
-        error = failure = None
-        interrupts.armed = False
-        result = {
-            "t": "result",
-            "id": self.running,
-            "status": "ok" if description is None else "interrupted" if interrupted else "error",
-            "interrupt_seen": interrupts.seen,
-        }
-        if description is not None:
-            result["error"] = description
-        result.update(files)
-        usage = _getrusage(_SELF)
-        after = _getrusage(_CHILDREN)
-        spent = process_time() - cpu
-        spent += after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
-        result["usage"] = {
-            "wall_ms": round((perf_counter() - wall) * 1000),
-            "cpu_ms": round(spent * 1000),
-            "peak_rss_kb": usage.ru_maxrss,
-        }
-        if self.warnings:
-            result["warnings"] = [text[:1000] for text in self.warnings[:20]]
-            self.warnings = []
-        self.running = None
+            # The cell left something that breaks even the worker's own code, but not its answer.
+            result = self._bare_result(failure, error)
+        failure = None
         interrupts.disarm()
+        self.running = None
         interrupts.hold = 0
         self.wire.send(result)
 
+    def _end(self, failure, name, capture, begin):
+        """All that follows the cell's own code: figures, the error in words, files, usage."""
+        if _getpid() != self.pid:
+            self._leave_child(failure)
+        self._heal()
+        delivered = failure is not None and self._is_delivered(failure)
+        if capture and "matplotlib.pyplot" in _modules:
+            try:
+                self._as_user(self.displays().figures, True)
+            except BaseException as error:
+                self.interrupts.hold = 1
+                self.warn("figures could not be shown: " + type(error).__name__)
+            self.interrupts.hold = 1
+        described = None
+        if failure is not None:
+            described = self._describe(failure, name, delivered)
+            self.interrupts.hold = 1
+        self._flush_c_library()
+        self._heal()
+        self.output.end()
+        files = self.files.end()
+        result = {
+            "t": "result",
+            "id": self.running,
+            "status": "ok" if failure is None else "interrupted" if delivered else "error",
+            "interrupt_seen": self.interrupts.seen,
+        }
+        if described is not None:
+            result["error"] = described
+        result.update(files)
+        wall, cpu, before = begin
+        after, own = _getrusage(_CHILDREN), _getrusage(_SELF)
+        children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        result["usage"] = {
+            "wall_ms": round((perf_counter() - wall) * 1000),
+            "cpu_ms": round((process_time() - cpu + children) * 1000),
+            "peak_rss_kb": own.ru_maxrss,
+        }
+        if self.warnings:
+            result["warnings"] = self.warnings
+            self.warnings = []
+        return result
+
+    def _bare_result(self, failure, error):
+        """The least that answers a cell, after the worker's own work for it failed."""
+        self.files.recording = False
+        for key, value in _original_builtins.items():
+            _builtins[key] = value
+        try:
+            self.output.end()
+        except Exception:
+            pass
+        result = {
+            "t": "result",
+            "id": self.running,
+            "status": "ok" if failure is None else "error",
+            "interrupt_seen": self.interrupts.seen,
+            "warnings": ["the worker could not finish the cell's record: " + type(error).__name__],
+        }
+        if failure is not None:
+            result["error"] = {"name": type(failure).__name__, "message": "", "traceback": ""}
+        self.warnings = []
+        return result
+
+    def warn(self, text):
+        """Adds a remark to the result of the running cell."""
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(text[:1000].encode("utf-8", "replace").decode("utf-8"))
+
     def _as_user(self, function, *arguments):
         """Runs user code: here, and only here, interrupts are raised where they land."""
+        if self.trace is not None:
+            _settrace(self.trace)
+            self.trace = None
+        if self.profile is not None:
+            _setprofile(self.profile)
+            self.profile = None
         self.interrupts.hold = 0
         self.interrupts.check()
         return function(*arguments)
 
+    def _flush_c_library(self):
+        """Native code that prints through stdio holds its text back until it is told to write it."""
+        if self.files.native or "_ctypes" in _modules:
+            try:
+                need("native").flush()
+            except Exception as error:
+                self.warn("the C library's streams could not be flushed: " + type(error).__name__)
+
     def _prepare(self):
         """Gives the cell what the one before may have broken."""
         self.interrupts.install()
-        self._heal()
         self.output.restore()
         try:
             _getcwd()
         except OSError:
             _chdir(self.workspace)
-            self.warnings.append("the working directory was gone; the cell ran in " + self.workspace)
+            self.warn("the working directory was gone; the cell ran in " + self.workspace)
         self.namespace.pop("__warningregistry__", None)
 
     def _heal(self):
         """Undoes what would break the worker or every later cell: lost builtins, modules, limits."""
         if _getrecursionlimit() < LEAST_RECURSION:
             _setrecursionlimit(1000)
-            self.warnings.append("the recursion limit was too low to go on; it is 1000 again")
-        for key, value in _original_builtins.items():
-            now = _builtins.get(key, _builtins)
-            if now is not value and (now is _builtins or (callable(value) and not callable(now))):
-                _builtins[key] = value
+            self.warn("the recursion limit was too low to go on; it is 1000 again")
+        if not all(map(is_, map(_builtins.get, _original_builtins), _original_builtins.values())):
+            for key, value in _original_builtins.items():
+                now = _builtins.get(key, _builtins)
+                if now is _builtins or (callable(value) and not callable(now)):
+                    _builtins[key] = value
         modules = _modules
         if sys.__dict__.get("modules") is not modules:
             sys.modules = modules
@@ -350,25 +414,33 @@ class Cells:
                     body,
                 )
                 return
-        self._displays().result(value)
+        self.displays().result(value)
 
-    def _displays(self):
-        if self.displays is None:
-            self.displays = need("display").Displays(self)
-        return self.displays
+    def displays(self):
+        if self._shows is None:
+            self._shows = need("display").Displays(self)
+        return self._shows
 
     def display(self, *objects, **options):
         """Shows objects. With `display_id` (True or a name) returns a handle that can update it."""
-        return self._displays().display(*objects, **options)
+        return self.displays().display(*objects, **options)
 
-    def _show_figures(self):
-        if "matplotlib.pyplot" in _modules:
-            self._displays().figures(at_end=True)
-
-    def _describe(self, failure, name, interrupted):
-        return need("failure").describe(
-            failure, name, self.sources, self.options.get("max_traceback_chars", 200_000), interrupted
-        )
+    def _describe(self, failure, name, delivered):
+        """The error in words. Its own methods may fail or take long: an interrupt ends that."""
+        limit = min(int(self.options.get("max_traceback_chars", 200_000)), MAX_TRACEBACK)
+        describe = need("failure").describe
+        for _ in range(2):
+            try:
+                return self._as_user(describe, failure, name, self.sources, limit, delivered)
+            except BaseException as error:
+                # Once more: the interrupt of a cell that just ended is no reason to lose its error.
+                self.interrupts.hold = 1
+                reason = type(error).__name__
+        return {
+            "name": type(failure).__name__,
+            "message": "its description failed with " + reason,
+            "traceback": "",
+        }
 
     def _is_delivered(self, failure):
         """Whether it is the very exception that our handler raised (or one raised because of it)."""
@@ -389,8 +461,7 @@ class Cells:
                 code = failure.code if isinstance(failure.code, int) else int(failure.code is not None)
             elif failure is not None:
                 code = 1
-                text = self._describe(failure, "", False)["traceback"]
-                sys.stderr.write(text)
+                sys.stderr.write(self._describe(failure, "", False)["traceback"])
             self.output.flush()
         finally:
             _exit(code & 255)
@@ -437,7 +508,7 @@ class Cells:
             task.cancel()
         _, left = loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_SECONDS))
         if left:
-            self.warnings.append("%d tasks did not end when cancelled" % len(left))
+            self.warn("%d tasks did not end when cancelled" % len(left))
 
 
 def _loop_files(asyncio):
@@ -464,6 +535,10 @@ def _suppressed(text, expression):
         if line and not line.startswith("#"):
             return False
     return False
+
+
+def _no_debugger(*arguments, **options):
+    raise RuntimeError("breakpoint() needs a terminal to talk to, and a cell has none")
 
 
 def _clean_main():

@@ -5,9 +5,11 @@ Every frame is bounded here: a form that is too large is left out and the text s
 
 import os
 import sys
+from base64 import b64decode
+from io import BytesIO
+from json import dumps, loads
 from _thread import get_ident
 
-_wire = need("wire")
 _failure = need("failure")
 
 MAX_DISPLAYS = 10_000
@@ -93,19 +95,17 @@ class Displays:
                 if index < MAX_FIGURES:
                     self._send(*self._figure(figure), "display", None)
             except Exception as error:
-                self.cells.warnings.append("a figure could not be drawn: " + _failure.describe(
+                self.cells.warn("a figure could not be drawn: " + _failure.describe(
                     error, "", {}, 500)["message"])  # fmt: skip
             finally:
                 pyplot.close(figure)
         if len(managers) > MAX_FIGURES:
-            self.cells.warnings.append(
+            self.cells.warn(
                 "%d figures were open; %d are shown and all are closed" % (len(managers), MAX_FIGURES)
             )
         self.shown_figures.clear()
 
     def _figure(self, figure):
-        from io import BytesIO
-
         buffer = BytesIO()
         dpi = self.cells.options.get("figure_dpi") or 100
         figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
@@ -166,7 +166,7 @@ class Displays:
 
     def _complain(self, kind, method, error):
         message = _failure.describe(error, "", {}, 500)
-        self.cells.warnings.append(
+        self.cells.warn(
             "%s of %s failed: %s: %s" % (method, kind.__name__, message["name"], message["message"])
         )
 
@@ -206,7 +206,7 @@ class Displays:
         self.bytes += size
         if self.count > MAX_DISPLAYS or self.bytes > MAX_CELL_BYTES:
             if not self.dropped:
-                cells.warnings.append(
+                cells.warn(
                     "the cell displayed more than %d things or %d bytes; the rest is left out"
                     % (MAX_DISPLAYS, MAX_CELL_BYTES)
                 )
@@ -247,8 +247,6 @@ def _bytes(mime, data, max_text):
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     if isinstance(data, (dict, list)) or (mime.endswith("json") and not isinstance(data, str)):
-        from json import dumps
-
         try:
             return dumps(data, default=repr).encode("utf-8", "replace")
         except (TypeError, ValueError, RecursionError):
@@ -256,8 +254,6 @@ def _bytes(mime, data, max_text):
     if not isinstance(data, str):
         return None
     if mime.startswith(("image/", "application/pdf")) and mime != "image/svg+xml":
-        from base64 import b64decode
-
         try:
             return b64decode(data)
         except ValueError:
@@ -269,8 +265,6 @@ def _bytes(mime, data, max_text):
 
 def _plain(metadata):
     """Metadata as the wire can say it: JSON of bounded size, or nothing."""
-    from json import dumps, loads
-
     try:
         text = dumps(metadata, allow_nan=False, default=repr)
         return loads(text) if 2 < len(text) <= 65536 else {}

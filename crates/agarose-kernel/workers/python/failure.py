@@ -12,6 +12,8 @@ MAX_MESSAGE = 10_000
 MAX_NAME = 1_000
 MAX_CHAIN = 20
 MAX_FRAMES = 200
+# Of a traceback with more frames than that, so many are shown, half of them from its end.
+SHOWN_FRAMES = 40
 MAX_LINE = 500
 
 _directory = __file__.rpartition("/")[0] + "/"
@@ -24,7 +26,7 @@ def describe(error, cell, sources, limit, interrupted=False):
     chain = _chain(error)
     for one in chain:
         try:
-            one.__traceback__ = _without_worker(one.__traceback__)
+            one.__traceback__ = _without_worker(one.__traceback__, sources)
         except Exception:
             pass
     # What the cell did to linecache must not cost the traceback its lines.
@@ -112,17 +114,21 @@ def _chain(error):
     return chain
 
 
-def _without_worker(tb):
+def _without_worker(tb, sources):
+    """The traceback without the worker's frames, and the event loop's that it ran the cell in."""
     frames = []
     hidden = False
     while tb is not None:
-        if tb.tb_frame.f_code.co_filename.startswith(_directory):
+        name = tb.tb_frame.f_code.co_filename
+        if name.startswith(_directory) or name == "<frozen _sitebuiltins>":
             hidden = True
         else:
             frames.append(tb)
         tb = tb.tb_next
     if not hidden:
         return frames[0] if frames else None
+    first = next((at for at, one in enumerate(frames) if one.tb_frame.f_code.co_filename in sources), 0)
+    frames = frames[first:]
     kind = None
     for one in reversed(frames):
         kind = type(one)(kind, one.tb_frame, one.tb_lasti, one.tb_lineno)
@@ -192,9 +198,9 @@ def _one(error):
     lines = []
     if frames:
         lines.append("Traceback (most recent call last):\n")
-    half = MAX_FRAMES // 2
+    half = SHOWN_FRAMES // 2
     for index, (code, number) in enumerate(frames):
-        if len(frames) > MAX_FRAMES and half <= index < len(frames) - half:
+        if len(frames) > SHOWN_FRAMES and half <= index < len(frames) - half:
             if index == half:
                 lines.append("  [… %d frames left out …]\n" % (len(frames) - 2 * half))
             continue

@@ -5,6 +5,7 @@ and adds to the module when it has run.
 """
 
 import sys
+from _thread import get_ident
 
 _modules = sys.modules
 
@@ -15,7 +16,8 @@ class Interop:
     def __init__(self, cells):
         self.cells = cells
         self.linecache = None
-        self.searching = False
+        # Idents of the threads that ask the other finders just now.
+        self.searching = set()
         self.after = {
             "linecache": self._linecache,
             "inspect": self._inspect,
@@ -29,9 +31,9 @@ class Interop:
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.after or self.searching:
+        if name not in self.after or get_ident() in self.searching:
             return None
-        self.searching = True
+        self.searching.add(get_ident())
         try:
             for finder in list(sys.meta_path):
                 if finder is self:
@@ -43,7 +45,7 @@ class Interop:
             else:
                 return None
         finally:
-            self.searching = False
+            self.searching.discard(get_ident())
         loader = spec.loader
         run = getattr(loader, "exec_module", None)
         if run is None:
@@ -119,12 +121,12 @@ class Interop:
     def _pyplot(self, module):
         def show(*args, **kwargs):
             """Shows the open figures now, and closes them."""
-            self.cells._displays().figures(at_end=False)
+            self.cells.displays().figures(at_end=False)
 
         module.show = show
 
     def _ipython(self, module):
-        displays = self.cells._displays()
+        displays = self.cells.displays()
         module.display = displays.display
         module.update_display = displays.update_display
         module.publish_display_data = displays.publish

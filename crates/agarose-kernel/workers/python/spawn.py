@@ -6,8 +6,9 @@ their own lines, and plain values that the functions may read. It lies in a memo
 process, which leaves nothing behind.
 """
 
+import ast
 import os
-import sys
+import pickle
 
 MAX_VALUE = 256 << 10
 MAX_VALUES = 4 << 20
@@ -19,6 +20,9 @@ def _define(cells, values):
     from _ast import Module, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
     namespace = globals()
     namespace.pop("_define")
+    import builtins
+    if not hasattr(builtins, "display"):
+        builtins.display = print
     for name, blob in values.items():
         try:
             namespace[name] = pickle.loads(blob)
@@ -36,13 +40,13 @@ def _define(cells, values):
                 pass
 """
 
-_descriptor = None
+# A pool starts its processes one after the other, and each opens its program when it gets to it.
+MAX_PROGRAMS = 64
+_programs = {}
 
 
 def main_program(cells):
     """The path of a program that defines in `__main__` what the cells defined, or None."""
-    global _descriptor
-    import pickle
 
     namespace = cells.namespace
     kept = {}
@@ -69,37 +73,33 @@ def main_program(cells):
     if not kept and not values:
         return None
     text = _PROGRAM + "\n_define(%r, %r)\n" % (kept, values)
-    descriptor = os.memfd_create("agarose-main", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(text.encode("utf-8", "backslashreplace"))
-    # A process spawned just before may still have to open the last one.
-    global _previous
-    if _previous is not None:
-        os.close(_previous)
-    _previous, _descriptor = _descriptor, descriptor
+    key = (len(text), hash(text))
+    descriptor = _programs.get(key)
+    if descriptor is None:
+        descriptor = os.memfd_create("agarose-main", os.MFD_CLOEXEC)
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+        _programs[key] = descriptor
+        if len(_programs) > MAX_PROGRAMS:
+            os.close(_programs.pop(next(iter(_programs))))
     return "/proc/%d/fd/%d" % (os.getpid(), descriptor)
 
 
-_previous = None
-
-
 def _definitions(text, name, namespace):
-    import ast
-
     try:
         body = compile(text, name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return [index for index, node in enumerate(body) if _defines(ast, node, namespace)]
+    return [index for index, node in enumerate(body) if _defines(node, namespace)]
 
 
-def _defines(ast, node, namespace):
+def _defines(node, namespace):
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
         return True
     if isinstance(node, ast.Try):
         parts = node.body + node.orelse + node.finalbody
         parts += [part for handler in node.handlers for part in handler.body]
-        return all(isinstance(part, ast.Pass) or _defines(ast, part, namespace) for part in parts)
+        return all(isinstance(part, ast.Pass) or _defines(part, namespace) for part in parts)
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         # `Point = namedtuple(…)`, `f = lambda …`: made by a statement, yet a definition.
         value = namespace.get(node.targets[0].id)
@@ -114,8 +114,6 @@ def cell_of_class(kind, sources):
         code = getattr(getattr(value, "__func__", value), "__code__", None)
         if code is not None and code.co_filename in sources:
             return code.co_filename
-    import ast
-
     wanted = kind.__qualname__.rpartition(".")[2]
     for name, text in reversed(list(sources.items())):
         if wanted in text:

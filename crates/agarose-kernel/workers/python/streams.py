@@ -129,6 +129,8 @@ class Output:
             if stream is None or stream.closed or _TextIOWrapper.buffer.__get__(stream).closed:
                 stream = self.streams[number] = Stream(self, number)
                 self.listen(number)
+            elif stream.errors != "backslashreplace" or not stream.line_buffering:
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
         stdout, stderr = self.streams[1], self.streams[2]
         if sys.__dict__.get("stdout") is not stdout or sys.__dict__.get("stderr") is not stderr:
             sys.stdout = sys.__stdout__ = stdout
@@ -208,14 +210,15 @@ class Output:
             held = self.stray_text[number] + text
             cut = len(held) if len(held) > STRAY_CHUNK else held.rfind("\n") + 1
             self.stray_text[number] = held[cut:]
-            self._send_stray(number, held[:cut])
+        # Without the lock: a __del__ that prints while a frame is written must not wait for it.
+        self._send_stray(number, held[:cut])
         return len(text)
 
     def flush_stray(self):
-        with self.stray_lock:
-            for number in (1, 2):
+        for number in (1, 2):
+            with self.stray_lock:
                 text, self.stray_text[number] = self.stray_text[number], ""
-                self._send_stray(number, text)
+            self._send_stray(number, text)
 
     def _send_stray(self, number, text):
         head = {"t": "stray", "channel": "stdout" if number == 1 else "stderr"}
