@@ -1,1 +1,349 @@
-//! See ARCHITECTURE.md.
+//! A laboratory for the real binary: real daemons, real Python and R, real signals.
+//!
+//! Every test gets a data directory of its own and leaves nothing running. Nothing here sleeps to
+//! let something happen: it asks again until it has, or until a patience is over that no healthy
+//! machine needs.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a laboratory for tests: to fail is to panic")]
+#![expect(clippy::print_stderr, reason = "what a failing test prints is read by people")]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+/// Longer than anything healthy takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test: `AGAROSE_BIN`, or the one that was built beside this test.
+#[must_use]
+pub fn agarose() -> PathBuf {
+    if let Some(path) = std::env::var_os("AGAROSE_BIN") {
+        return path.into();
+    }
+    let test = std::env::current_exe().unwrap();
+    let beside = test.parent().and_then(Path::parent).unwrap().join("agarose");
+    assert!(beside.exists(), "{} is not there: run `cargo build -p agarose` first", beside.display());
+    beside
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its exit code.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it remarked.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Its output as one JSON value.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The same, after it ended with exit code 0.
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+}
+
+/// A data directory, perhaps with a daemon on it.
+pub struct Lab {
+    directory: tempfile::TempDir,
+    daemon: Option<Child>,
+    environment: Vec<(String, String)>,
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lab {
+    /// An empty data directory without a daemon.
+    #[must_use]
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("agarose-lab-").tempdir().unwrap();
+        fs::create_dir(directory.path().join("work")).unwrap();
+        Self { directory, daemon: None, environment: Vec::new() }
+    }
+
+    /// An empty data directory with a daemon.
+    #[must_use]
+    pub fn started() -> Self {
+        let mut lab = Self::new();
+        lab.serve(&[]);
+        lab
+    }
+
+    /// Sets a variable for every command and daemon from here on.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Where commands run, and where a test may put files.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.directory.path().join("work")
+    }
+
+    /// A command of the program on this data directory.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(agarose());
+        command
+            .args(arguments)
+            .current_dir(self.work())
+            .env("AGAROSE_DATA_DIR", self.data())
+            .env("NO_COLOR", "1")
+            .env("USER", "tester")
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the daemon and waits until it is ready.
+    pub fn serve(&mut self, arguments: &[&str]) {
+        let outcome = self.try_serve(arguments);
+        if let Err((status, stderr)) = outcome {
+            panic!("the daemon did not start: {status}\n{stderr}");
+        }
+    }
+
+    /// Starts the daemon; when it does not become ready, how it ended and what it said.
+    ///
+    /// # Errors
+    /// Its exit status and its remarks.
+    pub fn try_serve(&mut self, arguments: &[&str]) -> Result<(), (ExitStatus, String)> {
+        assert!(self.daemon.is_none(), "there is a daemon already");
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.directory.path().join("daemon.log"));
+        let before = fs::metadata(self.directory.path().join("daemon.log")).map_or(0, |there| there.len());
+        let mut child = self
+            .command(["serve", "--json"].iter().chain(arguments))
+            .stdout(Stdio::piped())
+            .stderr(log.unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.contains("ready") {
+            self.daemon = Some(child);
+            return Ok(());
+        }
+        let status = child.wait().unwrap();
+        let log = self.daemon_log();
+        let said = log.get(usize::try_from(before).unwrap()..).unwrap_or_default();
+        Err((status, said.to_owned()))
+    }
+
+    /// What daemons have said on their standard error so far.
+    #[must_use]
+    pub fn daemon_log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("daemon.log")).unwrap_or_default()
+    }
+
+    /// The daemon's process id.
+    #[must_use]
+    pub fn daemon_pid(&self) -> i32 {
+        i32::try_from(self.daemon.as_ref().expect("a daemon").id()).unwrap()
+    }
+
+    /// Kills the daemon as a crash would.
+    pub fn kill_daemon(&mut self) {
+        let mut daemon = self.daemon.take().expect("a daemon");
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Stops the daemon in order and gives its exit status.
+    pub fn stop_daemon(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().expect("a daemon");
+        signal(i32::try_from(daemon.id()).unwrap(), Signal::SIGTERM);
+        daemon.wait().unwrap()
+    }
+
+    /// Waits for a daemon that ends by itself.
+    pub fn await_daemon(&mut self) -> ExitStatus {
+        self.daemon.take().expect("a daemon").wait().unwrap()
+    }
+
+    /// Runs a command to its end.
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Outcome {
+        let output = self.command(arguments).output().unwrap();
+        Outcome {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Submits a Python cell; gives the ticket.
+    #[must_use]
+    pub fn submit(&self, session: &str, code: &str) -> String {
+        self.submit_with(session, code, &[])
+    }
+
+    /// Submits a cell with further arguments; gives the ticket.
+    #[must_use]
+    pub fn submit_with(&self, session: &str, code: &str, more: &[&str]) -> String {
+        let arguments = ["submit", "-s", session, "-c", code, "--json"];
+        let outcome = self.run(arguments.iter().chain(more)).ok();
+        outcome.json()["ticket"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits for the last word of a ticket and shows it.
+    #[must_use]
+    pub fn wait(&self, ticket: &str) -> Value {
+        // The exit code is that of the word, so it is not looked at here.
+        let outcome = self.run(["wait", ticket, "--timeout", "120s"]);
+        let shown = self.show(ticket);
+        assert!(shown["finished_at"].is_string(), "{ticket} has not ended: {outcome:?}\n{}", self.daemon_log());
+        shown
+    }
+
+    /// Runs a Python cell to its last word.
+    #[must_use]
+    pub fn exec(&self, session: &str, code: &str) -> Value {
+        self.exec_with(session, code, &[])
+    }
+
+    /// Runs a cell with further arguments to its last word.
+    #[must_use]
+    pub fn exec_with(&self, session: &str, code: &str, more: &[&str]) -> Value {
+        let ticket = self.submit_with(session, code, more);
+        self.wait(&ticket)
+    }
+
+    /// Everything known of a ticket.
+    #[must_use]
+    pub fn show(&self, ticket: &str) -> Value {
+        self.run(["show", ticket, "--json"]).ok().json()
+    }
+
+    /// Asks until what is shown of a ticket satisfies a condition.
+    pub fn until(&self, ticket: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        eventually(what, || Some(self.show(ticket)).filter(&condition))
+    }
+
+    /// Asks until a cell has printed something.
+    pub fn until_printed(&self, ticket: &str, text: &str) -> Value {
+        self.until(ticket, &format!("ticket {ticket} prints {text:?}"), |shown| {
+            shown["stdout"]["text"].as_str().is_some_and(|printed| printed.contains(text))
+        })
+    }
+
+    /// Asks until a cell runs in its kernel.
+    pub fn until_begun(&self, ticket: &str) -> Value {
+        self.until(ticket, &format!("ticket {ticket} begins"), |shown| shown["executed"] == "yes")
+    }
+
+    /// The events of the log, as the inspector prints them with `--json`.
+    #[must_use]
+    pub fn events(&self) -> Vec<Value> {
+        let outcome = self.run(["log", "grep", "--json"]).ok();
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The processes that belong to this data directory: supervisors, workers and all that these started.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        let here = self.directory.path().display().to_string();
+        let daemon = self.daemon.as_ref().map(|daemon| i32::try_from(daemon.id()).unwrap());
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            if Some(pid) == daemon || pid == i32::try_from(std::process::id()).unwrap() {
+                continue;
+            }
+            let mentions = |file: &str| {
+                fs::read(entry.path().join(file)).is_ok_and(|bytes| {
+                    bytes.windows(here.len()).any(|window| window == here.as_bytes())
+                })
+            };
+            if is_alive(pid) && (mentions("cmdline") || mentions("environ")) {
+                found.push(pid);
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        let begun = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() || begun.elapsed() > PATIENCE {
+                break;
+            }
+            for pid in left {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            thread::yield_now();
+        }
+        if thread::panicking() {
+            eprintln!("the daemon said:\n{}", self.daemon_log());
+        }
+    }
+}
+
+/// Sends a signal.
+pub fn signal(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// Whether a process is there and not a zombie.
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X'])))
+}
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// When there is none within [`PATIENCE`].
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Reads a child's output to its end.
+#[must_use]
+pub fn read_all(mut from: impl Read) -> String {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

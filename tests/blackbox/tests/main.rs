@@ -1,0 +1,3 @@
+//! The real binary, from outside. One program, one file for each thing that may go wrong.
+
+mod spine;
