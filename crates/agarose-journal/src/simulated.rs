@@ -29,7 +29,7 @@ impl Choices {
     }
 
     /// The next 64 bits (splitmix64).
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -39,7 +39,7 @@ impl Choices {
 
     /// A number below `bound`; 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next().checked_rem(bound).unwrap_or(0)
+        self.number().checked_rem(bound).unwrap_or(0)
     }
 
     /// Yes with `chances` out of 256.
@@ -92,11 +92,11 @@ impl NameChange {
 pub struct Faults {
     /// Bytes that the disk has; no limit if `None`.
     pub capacity: Option<u64>,
-    /// Writes at and after this operation fail with EIO, after a part of them was written.
-    pub failing_write: Option<u64>,
+    /// Writes at these operations fail with EIO, after a part of them was written.
+    pub failing_writes: std::ops::Range<u64>,
     /// The write at this operation is cut short once; the next one goes on.
     pub short_write: Option<u64>,
-    /// The sync at this operation fails once, and what it should have synced is lost while it still reads as written.
+    /// The first sync at or after this operation fails, and what it should have synced is lost while it still reads as written.
     pub failing_sync: Option<u64>,
 }
 
@@ -196,6 +196,17 @@ impl SimulatedFiles {
         }
     }
 
+    /// Cuts a file to a length.
+    pub fn cut(&self, path: &Path, length: u64) {
+        let mut disk = self.disk();
+        if let Some(inode) = disk.names.get(path).copied()
+            && let Some(inode) = disk.inodes.get_mut(inode)
+        {
+            inode.now.truncate(length as usize);
+            inode.durable.truncate(length as usize);
+        }
+    }
+
     /// The files there are, with their lengths.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
@@ -246,7 +257,8 @@ impl Disk {
 
     fn sync_failed(&mut self) -> bool {
         self.operations += 1;
-        self.faults.failing_sync == Some(self.operations)
+        let operations = self.operations;
+        self.faults.failing_sync.take_if(|from| *from <= operations).is_some()
     }
 }
 
@@ -298,7 +310,7 @@ impl File for SimulatedFile {
             disk.operations += 1;
             let used = disk.used();
             let number = disk.operations;
-            let fails = disk.faults.failing_write.is_some_and(|from| number >= from);
+            let fails = disk.faults.failing_writes.contains(&number);
             let short = disk.faults.short_write == Some(number);
             let capacity = disk.faults.capacity;
             let inode = disk.inodes.get_mut(self.inode).ok_or_else(gone)?;
