@@ -7,6 +7,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a laboratory for tests: to fail is to panic")]
 #![expect(clippy::print_stderr, reason = "what a failing test prints is read by people")]
 
+pub mod torture;
+
 use std::{
     ffi::OsStr,
     fs,
@@ -138,7 +140,8 @@ impl Lab {
     /// Its exit status and its remarks.
     pub fn try_serve(&mut self, arguments: &[&str]) -> Result<(), (ExitStatus, String)> {
         assert!(self.daemon.is_none(), "there is a daemon already");
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.directory.path().join("daemon.log"));
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.directory.path().join("daemon.log"));
         let before = fs::metadata(self.directory.path().join("daemon.log")).map_or(0, |there| there.len());
         let mut child = self
             .command(["serve", "--json"].iter().chain(arguments))
@@ -219,7 +222,11 @@ impl Lab {
         // The exit code is that of the word, so it is not looked at here.
         let outcome = self.run(["wait", ticket, "--timeout", "120s"]);
         let shown = self.show(ticket);
-        assert!(shown["finished_at"].is_string(), "{ticket} has not ended: {outcome:?}\n{}", self.daemon_log());
+        assert!(
+            shown["finished_at"].is_string(),
+            "{ticket} has not ended: {outcome:?}\n{}",
+            self.daemon_log()
+        );
         shown
     }
 
@@ -273,14 +280,15 @@ impl Lab {
         let daemon = self.daemon.as_ref().map(|daemon| i32::try_from(daemon.id()).unwrap());
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
             if Some(pid) == daemon || pid == i32::try_from(std::process::id()).unwrap() {
                 continue;
             }
             let mentions = |file: &str| {
-                fs::read(entry.path().join(file)).is_ok_and(|bytes| {
-                    bytes.windows(here.len()).any(|window| window == here.as_bytes())
-                })
+                fs::read(entry.path().join(file))
+                    .is_ok_and(|bytes| bytes.windows(here.len()).any(|window| window == here.as_bytes()))
             };
             if is_alive(pid) && (mentions("cmdline") || mentions("environ")) {
                 found.push(pid);
@@ -321,8 +329,9 @@ pub fn signal(pid: i32, signal: Signal) {
 /// Whether a process is there and not a zombie.
 #[must_use]
 pub fn is_alive(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X'])))
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    })
 }
 
 /// Asks again and again until there is an answer.
