@@ -28,9 +28,9 @@ use crate::{
 /// What comes in.
 pub(crate) enum Input {
     /// Something to decide.
-    Command(Box<Incoming>),
+    Command(Incoming),
     /// Something to look at between two rounds, when all that the world says is durable.
-    Query(Box<dyn FnOnce(&World) + Send>),
+    Query(Question),
     /// Tell when a ticket has its last word; at once when it is not open.
     Wait {
         /// Which.
@@ -42,24 +42,27 @@ pub(crate) enum Input {
     Leave(oneshot::Sender<()>),
 }
 
+/// Something to look at.
+pub(crate) type Question = Box<dyn FnOnce(&World) + Send>;
+
 /// A command on its way in, with the content that its events name.
 pub(crate) struct Incoming {
-    pub(crate) command: Command,
+    pub(crate) command: Box<Command>,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) reply: Option<oneshot::Sender<Result<Decided, RequestError>>>,
 }
 
 impl Incoming {
     /// A command whose answer nobody waits for.
-    pub(crate) fn report(command: Command) -> Box<Self> {
-        Box::new(Self { command, attachments: Vec::new(), reply: None })
+    pub(crate) fn report(command: Command) -> Self {
+        Self { command: Box::new(command), attachments: Vec::new(), reply: None }
     }
 
     /// An acknowledgement says nothing that its supervisor could not say again, so it may wait a
     /// little for company instead of costing a sync of its own.
     fn may_wait(&self) -> bool {
         matches!(
-            self.command,
+            *self.command,
             Command::Execution { report: ExecutionReport::Acknowledged | ExecutionReport::Active { .. }, .. }
         )
     }
@@ -71,6 +74,8 @@ pub(crate) struct Decided {
     pub(crate) answer: Answer,
     /// Where the ticket of the answer stands, if there is one and it is open.
     pub(crate) position: Option<u64>,
+    /// Whether it made anything happen.
+    pub(crate) changed: bool,
 }
 
 /// How long an acknowledgement waits for company.
@@ -109,29 +114,34 @@ pub(crate) struct Driver {
     base: Base,
 }
 
+/// What a loop is made of.
+pub(crate) struct Parts {
+    pub(crate) world: World,
+    /// What `world` was folded onto.
+    pub(crate) base: Base,
+    pub(crate) journal: Journal,
+    pub(crate) inbox: mpsc::Receiver<Input>,
+    pub(crate) clock: Clock,
+    pub(crate) kernels: Kernels,
+    pub(crate) durable: watch::Sender<u64>,
+    pub(crate) health: Arc<Health>,
+}
+
 /// What one round has come to so far.
 #[derive(Default)]
 struct Round {
     events: Vec<(Stamp, Event)>,
     attachments: Vec<Attachment>,
     effects: Vec<Effect>,
-    decided: Vec<(Box<Incoming>, Result<Decided, RequestError>)>,
-    queries: Vec<Box<dyn FnOnce(&World) + Send>>,
+    decided: Vec<(Incoming, Result<Decided, RequestError>)>,
+    queries: Vec<Question>,
     waits: Vec<(TicketId, oneshot::Sender<Option<Word>>)>,
     leave: Option<oneshot::Sender<()>>,
 }
 
 impl Driver {
-    pub(crate) fn new(
-        world: World,
-        journal: Journal,
-        inbox: mpsc::Receiver<Input>,
-        clock: Clock,
-        kernels: Kernels,
-        durable: watch::Sender<u64>,
-        health: Arc<Health>,
-        base: Base,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { world, base, journal, inbox, clock, kernels, durable, health } = parts;
         let reader = journal.reader();
         Self {
             world,
@@ -167,7 +177,7 @@ impl Driver {
 
     /// Runs until it is told to leave or nobody is left to tell it anything.
     pub(crate) fn run(mut self) {
-        let mut held: Vec<Box<Incoming>> = Vec::new();
+        let mut held: Vec<Incoming> = Vec::new();
         let mut held_since = Instant::now();
         loop {
             let patience = self.patience(if held.is_empty() { None } else { Some(held_since) });
@@ -211,7 +221,7 @@ impl Driver {
     fn sort(
         &self,
         input: Input,
-        held: &mut Vec<Box<Incoming>>,
+        held: &mut Vec<Incoming>,
         held_since: &mut Instant,
         round: &mut Round,
     ) -> bool {
@@ -245,7 +255,8 @@ impl Driver {
         }
     }
 
-    fn take_command(&mut self, incoming: Box<Incoming>, round: &mut Round) {
+    fn take_command(&mut self, incoming: Incoming, round: &mut Round) {
+        let before = round.events.len();
         let result = match self.decide(&incoming.command, round) {
             Ok(answer) => {
                 let position = match &answer {
@@ -255,7 +266,7 @@ impl Driver {
                     Answer::Done | Answer::Cancel(_) | Answer::Permission(_) => None,
                 };
                 round.attachments.extend(incoming.attachments.iter().cloned());
-                Ok(Decided { answer, position })
+                Ok(Decided { answer, position, changed: round.events.len() > before })
             }
             Err(refusal) => Err(RequestError::Refused(refusal)),
         };
@@ -326,12 +337,10 @@ impl Driver {
         if let Err(error) = self.refold() {
             tracing::error!(%error, "the log could not be folded again");
         }
-        let mut second = Round::default();
-        second.queries = round.queries;
-        second.waits = round.waits;
+        let mut second = Round { queries: round.queries, waits: round.waits, ..Round::default() };
         let poisoned = matches!(error, AppendOrEncode::Append(AppendError::Poisoned { .. }));
         for (incoming, _) in round.decided {
-            if poisoned || matches!(incoming.command, Command::Submit(_)) {
+            if poisoned || matches!(*incoming.command, Command::Submit(_)) {
                 refuse(incoming, &cause);
             } else {
                 self.take_command(incoming, &mut second);
@@ -451,7 +460,7 @@ impl Driver {
     }
 }
 
-fn refuse(incoming: Box<Incoming>, cause: &str) {
+fn refuse(incoming: Incoming, cause: &str) {
     if let Some(reply) = incoming.reply {
         let _ = reply.send(Err(RequestError::ReadOnly { cause: cause.to_owned() }));
     }

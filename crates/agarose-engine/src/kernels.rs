@@ -305,13 +305,12 @@ impl Link {
         &self,
         command: Command,
         attachments: Vec<Attachment>,
-    ) -> Result<(), RequestError> {
+    ) -> Result<Decided, RequestError> {
         let (reply, answer) = oneshot::channel::<Result<Decided, RequestError>>();
-        let incoming = Box::new(Incoming { command, attachments, reply: Some(reply) });
+        let incoming = Incoming { command: Box::new(command), attachments, reply: Some(reply) };
         self.around.loop_inbox.send(Input::Command(incoming)).map_err(|_| RequestError::Gone)?;
         match answer.await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(error),
+            Ok(decided) => decided,
             Err(_) => Err(RequestError::Gone),
         }
     }
@@ -350,9 +349,7 @@ impl Link {
         })
         .await;
         match launched {
-            Ok(Ok((stream, attached, rest))) => connection(stream, rest)
-                .map(|connection| (connection, attached))
-                .map_err(|error| (error.to_string(), false)),
+            Ok(Ok(attached)) => open_connection(attached).map_err(|error| (error.to_string(), false)),
             Ok(Err(failure)) => Err(failure),
             Err(error) => Err((format!("starting the kernel failed inside Agarose: {error}"), false)),
         }
@@ -363,8 +360,8 @@ impl Link {
         let looked = tokio::task::spawn_blocking(move || look_and_attach(&directory)).await;
         let looked = looked.unwrap_or_else(|error| Looked::Unreachable(error.to_string()));
         match looked {
-            Looked::Attached((stream, attached, rest)) => match connection(stream, rest) {
-                Ok(connection) => {
+            Looked::Attached(attached) => match open_connection(*attached) {
+                Ok((connection, attached)) => {
                     let told = self.resume(&attached, &found).await;
                     // Whoever started the engine may have given up waiting for the summary.
                     let _ = found.resolved.send(told);
@@ -504,12 +501,12 @@ impl Link {
         let directory = self.directory.clone();
         let looked = tokio::task::spawn_blocking(move || look_and_attach(&directory)).await;
         let evidence = match looked {
-            Ok(Looked::Attached((stream, attached, rest))) => match connection(stream, rest) {
-                Ok(again) if attached.state != WorkerState::Gone => {
+            Ok(Looked::Attached(attached)) => match open_connection(*attached) {
+                Ok((again, attached)) if attached.state != WorkerState::Gone => {
                     let _ = self.report_durably(self.kernel(KernelReport::Reattached), vec![]).await;
                     return Some(again);
                 }
-                Ok(again) => return Some(again),
+                Ok((again, _)) => return Some(again),
                 Err(error) => error.to_string(),
             },
             Ok(Looked::Gone(remains)) => {
@@ -735,8 +732,10 @@ impl Link {
             running.end.send_replace(output.stream_end);
         }
         match self.say_result(id.0, result, children_left, kept, attachments).await {
-            Ok(()) => {
-                // The log may have had it before: an earlier daemon's release did not arrive.
+            // The loop has it released.
+            Ok(Decided { changed: true, .. }) => Ok(()),
+            // The log had it before: an earlier daemon's release did not arrive.
+            Ok(Decided { changed: false, .. }) => {
                 self.untrack(id.0);
                 connection.send(&ToSupervisor::Release { generation: self.generation, id }, &[]).await
             }
@@ -755,7 +754,7 @@ impl Link {
         children_left: u64,
         output: CoreOutput,
         mut attachments: Vec<Attachment>,
-    ) -> Result<(), RequestError> {
+    ) -> Result<Decided, RequestError> {
         let status = match result.status {
             CellStatus::Ok => ResultStatus::Ok,
             CellStatus::Error => ResultStatus::Error,
@@ -970,10 +969,11 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-fn connection(stream: std::os::unix::net::UnixStream, decoder: Decoder) -> io::Result<Connection> {
+fn open_connection((stream, attached, decoder): RawConnection) -> io::Result<(Connection, Attached)> {
     stream.set_nonblocking(true)?;
     let (from, to) = UnixStream::from_std(stream)?.into_split();
-    Ok(Connection { from, to, decoder, buffer: vec![0; 64 << 10], early: VecDeque::new() })
+    let connection = Connection { from, to, decoder, buffer: vec![0; 64 << 10], early: VecDeque::new() };
+    Ok((connection, attached))
 }
 
 type RawConnection = (std::os::unix::net::UnixStream, Attached, Decoder);
@@ -987,7 +987,7 @@ fn attach_blocking(directory: &Path, spec: &KernelSpec) -> Result<RawConnection,
 
 /// What was found where a kernel should be.
 enum Looked {
-    Attached(RawConnection),
+    Attached(Box<RawConnection>),
     Gone(Box<client::Remains>),
     Nothing,
     Unreachable(String),
@@ -1005,7 +1005,7 @@ fn look_and_attach(directory: &Path) -> Looked {
                 }
             };
             match attach_blocking(directory, &spec) {
-                Ok(attached) => Looked::Attached(attached),
+                Ok(attached) => Looked::Attached(Box::new(attached)),
                 // It may have left between the two looks.
                 Err(reason) => match client::look(directory) {
                     Ok(Found::Gone(remains)) => Looked::Gone(remains),

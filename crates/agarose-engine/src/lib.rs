@@ -133,7 +133,7 @@ impl Engine {
         attachments: Vec<agarose_journal::Attachment>,
     ) -> Result<Decided, RequestError> {
         let (reply, answer) = oneshot::channel();
-        let incoming = Box::new(Incoming { command, attachments, reply: Some(reply) });
+        let incoming = Incoming { command: Box::new(command), attachments, reply: Some(reply) };
         self.inner.inbox.send(Input::Command(incoming)).map_err(|_| RequestError::Gone)?;
         answer.await.map_err(|_| RequestError::Gone)?
     }

@@ -20,7 +20,7 @@ use crate::{
     Engine, Inner,
     clock::{self, Clock},
     config::EngineConfig,
-    driver::{Driver, Health, Incoming, Input, chain},
+    driver::{Driver, Health, Incoming, Input, Parts, chain},
     error::StartError,
     kernels::{Kernels, Live, Reattachment, Surroundings},
     snapshot::{self, Base},
@@ -57,8 +57,16 @@ pub(crate) async fn start(config: EngineConfig) -> Result<Engine, StartError> {
         config: Arc::new(config.kernel),
         live: live.clone(),
     });
-    let mut driver =
-        Driver::new(world, journal, received, clock, kernels, durable, Arc::clone(&health), base);
+    let mut driver = Driver::new(Parts {
+        world,
+        base,
+        journal,
+        inbox: received,
+        clock,
+        kernels,
+        durable,
+        health: Arc::clone(&health),
+    });
     driver
         .start(DaemonStarted {
             version: config.version.clone(),
