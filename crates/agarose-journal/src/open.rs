@@ -190,12 +190,10 @@ pub(crate) fn open_with(
     let snapshots = snapshot::list(&*files, &places.snapshots).map_err(at(&places.snapshots))?;
     let (store, store_report) =
         fit_store(chain, &scan, places, options, store_place, &snapshots, &*files, &journal)?;
-    if let Some((sequence, _)) = snapshots.last()
-        && *sequence > scan.head.sequence
-        && snapshots.iter().rev().any(|(sequence, path)| {
-            *sequence > scan.head.sequence && snapshot::read(&*files, path, &journal).is_ok()
-        })
-    {
+    let beyond = snapshots.iter().rev().find(|(sequence, path)| {
+        *sequence > scan.head.sequence && snapshot::read(&*files, path, &journal).is_ok()
+    });
+    if let Some((sequence, _)) = beyond {
         return Err(lost_end(&scan, places, format!("a snapshot has folded events up to {sequence}")).into());
     }
     // First the segments, then the store: the store must never know what they may still lose.

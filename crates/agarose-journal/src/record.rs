@@ -506,8 +506,9 @@ const SECTOR: usize = 512;
 /// Whether bytes that begin at `offset` of a file that held zeros can be what a power loss left of a
 /// write that had not been synced: some whole sector of them was never written, or their end was not.
 /// What was written completely and is wrong nevertheless has rotted, and is not a torn write.
-pub(crate) fn may_be_torn(bytes: &[u8], offset: u64) -> bool {
-    if bytes.len() < END.len() || bytes[bytes.len() - END.len()..] == [0; 4] {
+/// The end shows itself by its last `end` bytes, which a whole record would not have as zeros.
+pub(crate) fn may_be_torn(bytes: &[u8], offset: u64, end: usize) -> bool {
+    if bytes.iter().rev().take(end).all(|byte| *byte == 0) {
         return true;
     }
     let lead = (SECTOR - (offset % SECTOR as u64) as usize) % SECTOR;

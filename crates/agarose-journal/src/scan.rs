@@ -258,9 +258,10 @@ fn judge(
     }
     let not_torn = match flaw {
         Flaw::Blank | Flaw::Header | Flaw::Hash | Flaw::Attachment | Flaw::Length => {
-            let length = record::read_header(rest).map_or(HEAD, |header| header.length());
+            // A header that can be read says how long the record is, and the end mark is not zero.
+            let (length, end) = record::read_header(rest).map_or((HEAD, 4), |header| (header.length(), 1));
             let written = rest.get(..length.min(rest.len())).unwrap_or_default();
-            let torn = flaw == Flaw::Blank || record::may_be_torn(written, offset);
+            let torn = flaw == Flaw::Blank || record::may_be_torn(written, offset, end);
             (!torn).then(|| format!("{flaw}, and it was written to its end"))
         }
         Flaw::Contents | Flaw::Chain | Flaw::Newer(_) => Some(flaw.to_string()),
