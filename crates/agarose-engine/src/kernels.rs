@@ -85,7 +85,7 @@ pub(crate) struct Live(Arc<Mutex<BTreeMap<TicketId, LiveEntry>>>);
 
 #[derive(Clone)]
 pub(crate) struct LiveEntry {
-    pub(crate) link: tokio_mpsc::UnboundedSender<ToLink>,
+    pub(crate) link: tokio_mpsc::WeakUnboundedSender<ToLink>,
     /// The end of its output, an offset.
     pub(crate) end: watch::Receiver<u64>,
 }
@@ -148,7 +148,8 @@ impl Kernels {
 
     fn link(&mut self, session: SessionId, language: Language, generation: Generation) -> Link {
         let (sender, receiver) = tokio_mpsc::unbounded_channel();
-        self.links.insert(generation, sender.clone());
+        let weak = sender.downgrade();
+        self.links.insert(generation, sender);
         Link {
             around: self.surroundings.clone(),
             directory: kernel_directory(&self.surroundings.data_dir, generation),
@@ -156,7 +157,8 @@ impl Kernels {
             language,
             generation,
             inbox: receiver,
-            sender,
+            sender: weak,
+            resolved: None,
             running: BTreeMap::new(),
             reads: VecDeque::new(),
             worker: 0,
@@ -219,7 +221,10 @@ struct Link {
     language: Language,
     generation: Generation,
     inbox: tokio_mpsc::UnboundedReceiver<ToLink>,
-    sender: tokio_mpsc::UnboundedSender<ToLink>,
+    /// For those who read output; only the loop keeps the connection up.
+    sender: tokio_mpsc::WeakUnboundedSender<ToLink>,
+    /// Told once what a start found of this kernel is durable.
+    resolved: Option<oneshot::Sender<String>>,
     running: BTreeMap<TicketId, Running>,
     reads: VecDeque<oneshot::Sender<Chunk>>,
     /// The worker's process id, which is its group's; 0 until it is known.
@@ -362,9 +367,8 @@ impl Link {
         match looked {
             Looked::Attached(attached) => match open_connection(*attached) {
                 Ok((connection, attached)) => {
-                    let told = self.resume(&attached, &found).await;
-                    // Whoever started the engine may have given up waiting for the summary.
-                    let _ = found.resolved.send(told);
+                    self.resolved = Some(found.resolved);
+                    self.resume(&attached, found.lease, found.heartbeat).await;
                     self.serve(connection, &attached).await;
                 }
                 Err(error) => {
@@ -397,19 +401,28 @@ impl Link {
     }
 
     /// Says that the kernel speaks to us again; the loop repeats what it had asked for.
-    async fn resume(&mut self, attached: &Attached, found: &Reattachment) -> String {
-        if let Some(lease) = found.lease {
-            self.track(lease.ticket, found.heartbeat);
+    async fn resume(&mut self, attached: &Attached, lease: Option<Lease>, heartbeat: Option<Millis>) {
+        if let Some(lease) = lease {
+            self.track(lease.ticket, heartbeat);
         }
+        // How it died comes next, and only then is it known what a start found.
         if attached.state == WorkerState::Gone {
-            return format!("session {}: its kernel {} had died", self.session, self.generation);
+            return;
         }
         let _ = self.report_durably(self.kernel(KernelReport::Reattached), vec![]).await;
-        match attached.executing {
-            Some(id) => {
-                format!("session {}: ticket {id} went on running in {}", self.session, self.generation)
-            }
-            None => format!("session {}: kernel {} was found again", self.session, self.generation),
+        let (session, generation) = (&self.session, self.generation);
+        let told = match attached.executing {
+            Some(id) => format!("session {session}: ticket {id} went on running in {generation}"),
+            None => format!("session {session}: kernel {generation} was found again"),
+        };
+        self.resolve(told);
+    }
+
+    /// Tells whoever started the engine what was found, if that is still awaited.
+    fn resolve(&mut self, told: String) {
+        if let Some(resolved) = self.resolved.take() {
+            // Whoever started the engine may have given up waiting for the summary.
+            let _ = resolved.send(told);
         }
     }
 
@@ -661,8 +674,7 @@ impl Link {
             FromSupervisor::Stopped { id: Some(id), outcome } => {
                 let mut attachments = Vec::new();
                 let output = self.collect_unless_told(connection, id, &mut attachments).await?;
-                let report = ExecutionReport::Stopped { outcome: group_of(outcome, self.worker), output };
-                let _ = self.report_durably(self.execution(id.0, report), attachments).await;
+                return self.say_stopped(connection, id, outcome, output, attachments).await.map(Some);
             }
             FromSupervisor::StopRefused { id, .. } => {
                 // The cell ended while its stop was on the way. The log already says that the
@@ -676,20 +688,19 @@ impl Link {
                 };
                 connection.send(&stop, &[]).await?;
             }
-            FromSupervisor::Stopped { id: None, outcome } if self.stop_answers.is_some() => {
+            FromSupervisor::Stopped { id: None, outcome } => {
                 if let Some(id) = self.stop_answers.take() {
-                    let outcome = group_of(outcome, self.worker);
-                    let report = ExecutionReport::Stopped { outcome, output: None };
-                    let _ = self.report_durably(self.execution(id.0, report), vec![]).await;
+                    return self.say_stopped(connection, id, outcome, None, vec![]).await.map(Some);
                 }
-            }
-            FromSupervisor::Stopped { id: None, .. } => {
-                let gone =
-                    KernelReport::Gone { exit: Exit::Stopped, while_down: false, began: None, output: None };
+                let group = group_of(outcome, self.worker);
+                let exit = if group.is_gone() {
+                    Exit::Stopped
+                } else {
+                    Exit::Unknown { evidence: "its group could not be stopped".to_owned() }
+                };
+                let gone = KernelReport::Gone { exit, while_down: false, began: None, output: None };
                 let _ = self.report_durably(self.kernel(gone), vec![]).await;
-                let leave = ToSupervisor::Shutdown { generation: self.generation };
-                let _ = connection.send(&leave, &[]).await;
-                return Ok(Some(Over::Reported));
+                return self.part(connection, group.is_gone()).await.map(Some);
             }
             FromSupervisor::Chunk { next, gap, runs, held, .. } => {
                 if let Some(tell) = self.reads.pop_front() {
@@ -771,6 +782,33 @@ impl Link {
         self.report_durably(self.execution(ticket, report), attachments).await
     }
 
+    async fn say_stopped(
+        &self,
+        connection: &mut Connection,
+        id: ExecutionId,
+        outcome: StopOutcome,
+        output: Option<CoreOutput>,
+        attachments: Vec<Attachment>,
+    ) -> io::Result<Over> {
+        let outcome = group_of(outcome, self.worker);
+        let is_gone = outcome.is_gone();
+        let report = ExecutionReport::Stopped { outcome, output };
+        let _ = self.report_durably(self.execution(id.0, report), attachments).await;
+        self.part(connection, is_gone).await
+    }
+
+    /// Parts from a supervisor whose kernel is not ours any more. One that could not stop its group
+    /// is left to try again when its grace is over.
+    async fn part(&self, connection: &mut Connection, is_gone: bool) -> io::Result<Over> {
+        if !is_gone {
+            return Ok(Over::Detached);
+        }
+        let leave = ToSupervisor::Shutdown { generation: self.generation };
+        // It may have left already.
+        let _ = connection.send(&leave, &[]).await;
+        Ok(Over::Reported)
+    }
+
     async fn hear_gone(
         &mut self,
         connection: &mut Connection,
@@ -789,12 +827,12 @@ impl Link {
         };
         let began = gone.executing.map(|_| gone.started);
         let gone = KernelReport::Gone { exit, while_down: died_alone, began, output };
-        if self.report_durably(self.kernel(gone), attachments).await.is_ok() {
-            let leave = ToSupervisor::Shutdown { generation: self.generation };
-            // It may have left already.
-            let _ = connection.send(&leave, &[]).await;
+        if self.report_durably(self.kernel(gone), attachments).await.is_err() {
+            // It stays with the supervisor; a later start collects it.
+            return Ok(Over::Detached);
         }
-        Ok(Over::Reported)
+        self.resolve(format!("session {}: its kernel {} had died", self.session, self.generation));
+        self.part(connection, true).await
     }
 
     /// The output of a cell that was stopped.

@@ -458,7 +458,7 @@ impl Engine {
     async fn read_live(&self, ticket: TicketId, from: u64, max: u64) -> Option<kernels::Chunk> {
         let entry = self.inner.live.get(ticket)?;
         let (tell, answer) = oneshot::channel();
-        entry.link.send(ToLink::Read { ticket, from, max, tell }).ok()?;
+        entry.link.upgrade()?.send(ToLink::Read { ticket, from, max, tell }).ok()?;
         answer.await.ok().filter(|chunk| chunk.held)
     }
 
@@ -519,7 +519,9 @@ impl Engine {
             };
             let mut end = entry.map(|entry| {
                 // A link that is gone has told the loop how.
-                let _ = entry.link.send(ToLink::Follow { ticket });
+                if let Some(link) = entry.link.upgrade() {
+                    let _ = link.send(ToLink::Follow { ticket });
+                }
                 entry.end
             });
             if end.as_mut().is_some_and(|end| *end.borrow_and_update() > from) {
