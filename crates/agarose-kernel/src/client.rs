@@ -1,21 +1,28 @@
 //! A daemon's side of the socket, and what it can tell without one.
 
 use std::{
-    io,
+    fmt, io,
+    io::{Read, Write},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::Path,
+    time::Duration,
 };
 
-use agarose_process::ProcessId;
+use agarose_process::{ProcessId, StopOutcome, Tagged, boot_id, connect_in, is_running, stop};
 
 use crate::{
-    spec::{FinalRecord, KernelSpec},
+    spec::{FinalRecord, KernelProcesses, KernelSpec, SOCKET_FILE, read_final, read_processes},
+    spool,
     wire::{
-        ExecutionId, Run,
-        supervisor::{Attached, Output, ToSupervisor},
+        ExecutionId, PROTOCOL, Run,
+        frame::{Decoder, EncodeError, FrameError, Limits, encode},
+        supervisor::{Attached, Daemon, FromSupervisor, Output, ToSupervisor},
         worker::CellResult,
     },
 };
+
+/// How long a supervisor may take to answer an attach: it may still be starting.
+const ATTACH_TIME: Duration = Duration::from_secs(20);
 
 /// Connects to the supervisor of `dir`. Paths longer than a socket address holds work.
 ///
@@ -24,25 +31,25 @@ use crate::{
 /// # Errors
 /// When nobody listens there.
 pub fn connect(dir: &Path) -> io::Result<UnixStream> {
-    UnixStream::connect(dir.join(crate::spec::SOCKET_FILE))
+    connect_in(dir, SOCKET_FILE)
 }
 
-/// The frame to send first.
+/// The message to send first.
 #[must_use]
 pub fn attach_request(spec: &KernelSpec) -> ToSupervisor {
     ToSupervisor::Attach {
-        protocol: crate::wire::PROTOCOL,
+        protocol: PROTOCOL,
         generation: spec.generation,
         secret: spec.secret.clone(),
-        daemon: crate::wire::supervisor::Daemon { pid: i32::try_from(std::process::id()).unwrap_or(0) },
+        daemon: Daemon { pid: std::process::id().cast_signed() },
     }
 }
 
 /// Why a supervisor did not take us.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The connection broke, or timed out.
-    #[error("the supervisor's connection failed")]
+    /// The connection broke, or nothing came in time.
+    #[error("the connection to the supervisor failed")]
     Io(#[from] io::Error),
     /// It said no.
     #[error("the supervisor refused: {reason}")]
@@ -52,17 +59,44 @@ pub enum AttachError {
     },
     /// It does not speak this protocol.
     #[error("the supervisor does not speak this protocol")]
-    Frame(#[from] crate::wire::frame::FrameError),
+    Frame(#[from] FrameError),
+    /// The request could not be written.
+    #[error("the request to attach could not be written")]
+    Encode(#[from] EncodeError),
 }
 
-/// Attaches on a blocking stream and gives the answer. What follows on the stream are ordinary
-/// frames; `rest` are bytes of them that have already been read.
+/// Attaches on a blocking stream and gives the answer, with the decoder that has read it: what
+/// follows on the stream are ordinary frames, and some of them may be in it already.
 ///
 /// # Errors
-/// When it refuses or the connection breaks.
-pub fn attach(stream: &mut UnixStream, spec: &KernelSpec) -> Result<(Attached, Vec<u8>), AttachError> {
-    let _ = (stream, spec);
-    Err(AttachError::Io(io::ErrorKind::Unsupported.into()))
+/// When it refuses, does not answer in time or the connection breaks.
+pub fn attach(stream: &mut UnixStream, spec: &KernelSpec) -> Result<(Attached, Decoder), AttachError> {
+    let mut request = Vec::new();
+    encode(&attach_request(spec), &[], &mut request)?;
+    stream.write_all(&request)?;
+    stream.set_read_timeout(Some(ATTACH_TIME))?;
+    let mut decoder = Decoder::new(Limits::USUAL);
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(frame) = decoder.next_frame()? {
+            match frame.message()? {
+                FromSupervisor::Attached(attached) => {
+                    stream.set_read_timeout(None)?;
+                    return Ok((attached, decoder));
+                }
+                FromSupervisor::ProtocolError { reason } => return Err(AttachError::Refused { reason }),
+                _ => {
+                    let detail = "something else than an answer to attach came first".to_owned();
+                    return Err(AttachError::Frame(FrameError::Message { detail }));
+                }
+            }
+        }
+        let length = stream.read(&mut buffer)?;
+        if length == 0 {
+            return Err(AttachError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        decoder.push(buffer.get(..length).unwrap_or_default());
+    }
 }
 
 /// What is left of a life of a kernel, seen from its directory alone.
@@ -70,8 +104,8 @@ pub fn attach(stream: &mut UnixStream, spec: &KernelSpec) -> Result<(Attached, V
 pub enum Found {
     /// Its supervisor lives; connect.
     Alive {
-        /// The supervisor.
-        supervisor: ProcessId,
+        /// The supervisor; absent when it has only just been started.
+        supervisor: Option<ProcessId>,
     },
     /// Its supervisor is gone.
     Gone(Box<Remains>),
@@ -79,19 +113,45 @@ pub enum Found {
     Nothing,
 }
 
+/// Why a supervisor is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoneBecause {
+    /// It left by itself; its record says how.
+    Left,
+    /// The machine was started again since, so no process of it can be there.
+    OtherBoot,
+    /// Its process is gone, and it left no record: it was killed.
+    Killed,
+    /// It never came up.
+    NeverStarted,
+}
+
+impl fmt::Display for GoneBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Left => "its supervisor left by itself",
+            Self::OtherBoot => "the machine was started again since",
+            Self::Killed => "its supervisor was killed",
+            Self::NeverStarted => "its supervisor never came up",
+        })
+    }
+}
+
 /// What a supervisor that is gone left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remains {
-    /// Why nothing more can be known, in words for people: `the machine was started again since`.
-    pub reason: String,
+    /// Why it is gone.
+    pub because: GoneBecause,
     /// Its own last record, when it left by itself.
     pub record: Option<FinalRecord>,
-    /// Whether the boot is another one, so that no process of it can be alive.
-    pub other_boot: bool,
-    /// The worker's process, if it is still there (it dies with its supervisor, but may take a moment).
-    pub worker: Option<ProcessId>,
-    /// What is in the spool, in the order of its beginning.
+    /// Which processes it was.
+    pub processes: Option<KernelProcesses>,
+    /// What is in the spool, in the order in which it began.
     pub executions: Vec<RecoveredExecution>,
+    /// The kernel's own output: its runs.
+    pub kernel_runs: Vec<Run>,
+    /// The bytes of those runs.
+    pub kernel_bytes: Vec<u8>,
 }
 
 /// An execution as it stands in the spool of a supervisor that is gone.
@@ -103,20 +163,48 @@ pub struct RecoveredExecution {
     pub started: bool,
     /// Its result, when it ended.
     pub result: Option<CellResult>,
-    /// What it put out so far; the runs describe `bytes`.
+    /// What it put out so far; its runs describe `bytes`.
     pub output: Output,
-    /// The retained output.
+    /// The retained output, of every run one after the other.
     pub bytes: Vec<u8>,
-    /// The same, run by run.
-    pub runs: Vec<Run>,
 }
 
-/// Looks at `dir` without a socket: whether its supervisor lives (by pid, start time and boot),
-/// and if not, what it left.
+/// Looks at `dir` without a socket: whether its supervisor lives (by number, start time and
+/// boot), and if not, what it left.
 ///
 /// # Errors
 /// When the directory is there and cannot be read.
 pub fn look(dir: &Path) -> io::Result<Found> {
-    let _: PathBuf = dir.to_path_buf();
-    Ok(Found::Nothing)
+    if !dir.try_exists()? {
+        return Ok(Found::Nothing);
+    }
+    let record = read_final(dir)?;
+    let processes = read_processes(dir)?;
+    let because = match &processes {
+        _ if record.is_some() => GoneBecause::Left,
+        // Between its start and its first words only its socket tells of it.
+        None if connect(dir).is_ok() => return Ok(Found::Alive { supervisor: None }),
+        None => GoneBecause::NeverStarted,
+        Some(processes) if processes.boot_id != boot_id()? => GoneBecause::OtherBoot,
+        Some(processes) if is_running(processes.supervisor) => {
+            return Ok(Found::Alive { supervisor: Some(processes.supervisor) });
+        }
+        Some(_) => GoneBecause::Killed,
+    };
+    let (kernel_runs, kernel_bytes) = spool::recover_kernel(dir)?;
+    let executions = spool::recover(dir)?;
+    Ok(Found::Gone(Box::new(Remains { because, record, processes, executions, kernel_runs, kernel_bytes })))
+}
+
+/// Stops what a dead supervisor left behind. Its worker dies with it, but what the worker started
+/// may go on. Nothing else is touched: everything of a kernel carries its mark.
+#[must_use]
+pub fn stop_remains(remains: &Remains, term_grace: Duration, kill_grace: Duration) -> Option<StopOutcome> {
+    if remains.because == GoneBecause::OtherBoot {
+        return None;
+    }
+    let processes = remains.processes.as_ref()?;
+    let group = processes.worker.map_or(0, |worker| worker.pid);
+    let mut group = Tagged { variable: processes.mark(), group };
+    Some(stop(&mut group, term_grace, kill_grace))
 }

@@ -1,63 +1,33 @@
 //! From a wish for a kernel to a running supervisor.
 
+mod environment;
+mod interpreter;
+mod sources;
+
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
+    fs::{self, DirBuilder, OpenOptions},
     io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
 };
 
-use agarose_core::Language;
-use agarose_process::ProcessId;
+use agarose_process::{ProcessId, ResourceLimits, SpawnError, SpawnPlan, bind_in, spawn_detached};
 
-use crate::spec::KernelSpec;
+pub use self::{
+    environment::worker_environment,
+    interpreter::{Interpreter, InterpreterError, find_interpreter, worker_argv},
+    sources::install_workers,
+};
+use crate::spec::{FINAL_FILE, KernelSpec, LOG_FILE, PROCESSES_FILE, SOCKET_FILE, SPEC_FILE, write_json};
 
-/// An interpreter that was found, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interpreter {
-    /// Which language.
-    pub language: Language,
-    /// The program itself, not a shim of pyenv or asdf.
-    pub program: PathBuf,
-    /// How it was found, for people: `.venv in the workspace`.
-    pub found: String,
-}
-
-/// Why there is no interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InterpreterError {
-    /// None was found.
-    #[error("no {language} interpreter was found; {install}")]
-    NotFound {
-        /// For which language.
-        language: Language,
-        /// What to install, or to set.
-        install: String,
-    },
-    /// The one asked for does not run.
-    #[error("{} does not run as a {language} interpreter: {detail}", program.display())]
-    DoesNotRun {
-        /// For which language.
-        language: Language,
-        /// The program.
-        program: PathBuf,
-        /// What happened.
-        detail: String,
-    },
-}
-
-/// Finds an interpreter: the one asked for; else the active environment; else the workspace's
-/// own; else the first on `PATH`. Shims are resolved to the real program by asking it once.
-///
-/// # Errors
-/// When there is none, with what to install.
-pub fn find_interpreter(
-    language: Language,
-    asked_for: Option<&Path>,
-    workspace: &Path,
-) -> Result<Interpreter, InterpreterError> {
-    let _ = (asked_for, workspace);
-    Err(InterpreterError::NotFound { language, install: String::new() })
-}
+/// The number of the descriptor that a supervisor listens on, when its launcher has bound it.
+pub(crate) const LISTENER_VARIABLE: &str = "AGAROSE_LISTENER";
+const LISTENER: i32 = 3;
 
 /// Why a supervisor could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -70,33 +40,18 @@ pub enum LaunchError {
         /// Why.
         source: io::Error,
     },
-    /// The program did not start.
-    #[error("could not start the supervisor {}", program.display())]
-    Spawn {
-        /// Which program.
-        program: PathBuf,
-        /// Why.
-        source: io::Error,
+    /// A kernel has been started in this directory before.
+    #[error("{} has held a kernel already", dir.display())]
+    Used {
+        /// The directory.
+        dir: PathBuf,
     },
-}
-
-/// The worker's program and arguments for an interpreter whose worker sources lie in `dir/worker`.
-#[must_use]
-pub fn worker_argv(interpreter: &Interpreter, dir: &Path) -> Vec<String> {
-    let _ = (interpreter, dir);
-    Vec::new()
-}
-
-/// The environment of a worker: what the allowlist lets through of `inherited`, and no more.
-///
-/// Never provider keys, proxies or `LD_*`.
-#[must_use]
-pub fn worker_environment(
-    inherited: impl IntoIterator<Item = (OsString, OsString)>,
-    interpreter: &Interpreter,
-) -> std::collections::BTreeMap<String, String> {
-    let _ = (inherited, interpreter);
-    std::collections::BTreeMap::new()
+    /// No program was named.
+    #[error("no program was named that supervises")]
+    NoProgram,
+    /// The program did not start.
+    #[error("could not start the supervisor")]
+    Spawn(#[from] SpawnError),
 }
 
 /// Prepares `dir` (made if need be, 0700) and starts a supervisor there, detached from this
@@ -107,8 +62,48 @@ pub fn worker_environment(
 /// `["/usr/bin/agarose", "supervise"]`.
 ///
 /// # Errors
-/// When the directory cannot be prepared or the program does not start.
+/// When the directory cannot be prepared, has held a kernel before, or the program does not start.
 pub fn launch(supervisor: &[OsString], spec: &KernelSpec, dir: &Path) -> Result<ProcessId, LaunchError> {
-    let _ = (supervisor, spec);
-    Err(LaunchError::Directory { path: dir.to_path_buf(), source: io::ErrorKind::Unsupported.into() })
+    let fault = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| LaunchError::Directory { path, source }
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fault(dir))?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fault(dir))?;
+    // A path that the supervisor understands wherever it starts.
+    let dir = &fs::canonicalize(dir).map_err(fault(dir))?;
+    for used in [SPEC_FILE, PROCESSES_FILE, FINAL_FILE] {
+        if dir.join(used).exists() {
+            return Err(LaunchError::Used { dir: dir.clone() });
+        }
+    }
+    let (program, arguments) = supervisor.split_first().ok_or(LaunchError::NoProgram)?;
+    write_json(dir, SPEC_FILE, spec).map_err(fault(&dir.join(SPEC_FILE)))?;
+    let listener = bind_in(dir, SOCKET_FILE).map_err(fault(&dir.join(SOCKET_FILE)))?;
+    let log = dir.join(LOG_FILE);
+    let log_file =
+        OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(fault(&log))?;
+    let also_log = log_file.try_clone().map_err(fault(&log))?;
+    let mut arguments = arguments.to_vec();
+    arguments.extend(["--dir".into(), dir.clone().into_os_string()]);
+    let mut environment: BTreeMap<OsString, OsString> = BTreeMap::new();
+    for name in ["PATH", "HOME", "LANG", "TMPDIR", "RUST_BACKTRACE"] {
+        if let Some(value) = std::env::var_os(name) {
+            environment.insert(name.into(), value);
+        }
+    }
+    environment.insert(LISTENER_VARIABLE.into(), LISTENER.to_string().into());
+    Ok(spawn_detached(SpawnPlan {
+        program: program.clone(),
+        arguments,
+        environment,
+        directory: Some(PathBuf::from("/")),
+        stdout: OwnedFd::from(log_file),
+        stderr: OwnedFd::from(also_log),
+        keep: vec![(OwnedFd::from(listener), LISTENER)],
+        limits: ResourceLimits::default(),
+        die_with_parent: false,
+        no_new_privileges: false,
+        control_groups: Vec::new(),
+    })?)
 }

@@ -22,4 +22,6 @@
 pub mod client;
 pub mod launch;
 pub mod spec;
+pub mod spool;
+pub mod supervisor;
 pub mod wire;

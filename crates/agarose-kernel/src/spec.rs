@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +18,8 @@ use crate::wire::{ExecutionId, generation_text, worker::WorkerOptions};
 pub const SPEC_FILE: &str = "spec.json";
 /// The file that says how it ended.
 pub const FINAL_FILE: &str = "final.json";
+/// The file that says which processes it is.
+pub const PROCESSES_FILE: &str = "processes.json";
 /// The socket that the supervisor listens on.
 pub const SOCKET_FILE: &str = "socket";
 /// The supervisor's log.
@@ -143,6 +147,34 @@ impl Default for SpoolBounds {
     }
 }
 
+/// Which processes a kernel is, for a daemon that finds its supervisor dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelProcesses {
+    /// The boot that the process ids belong to.
+    pub boot_id: String,
+    /// The supervisor.
+    pub supervisor: ProcessId,
+    /// The worker, once it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<ProcessId>,
+}
+
+impl KernelProcesses {
+    /// The variable in the environment of everything that the worker starts, `NAME=value`, by
+    /// which it is found when its supervisor is dead. No other kernel of this boot has it.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        format!("{MARK}={}", mark_value(self.supervisor))
+    }
+}
+
+/// The name of the variable of [`KernelProcesses::mark`].
+pub(crate) const MARK: &str = "AGAROSE_KERNEL";
+
+pub(crate) fn mark_value(supervisor: ProcessId) -> String {
+    format!("{}-{}", supervisor.pid, supervisor.start_time)
+}
+
 /// How a supervisor left. What was held is still in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalRecord {
@@ -202,11 +234,33 @@ pub fn read_spec(dir: &Path) -> io::Result<KernelSpec> {
 /// # Errors
 /// When the file cannot be read or is not a record.
 pub fn read_final(dir: &Path) -> io::Result<Option<FinalRecord>> {
-    match read_json(&dir.join(FINAL_FILE)) {
-        Ok(record) => Ok(Some(record)),
+    if_there(read_json(&dir.join(FINAL_FILE)))
+}
+
+/// Reads `processes.json`, if it is there.
+///
+/// # Errors
+/// When the file cannot be read or is not that.
+pub fn read_processes(dir: &Path) -> io::Result<Option<KernelProcesses>> {
+    if_there(read_json(&dir.join(PROCESSES_FILE)))
+}
+
+fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Writes a file that is there whole or not at all, for our user only.
+pub(crate) fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
+    let bytes = serde_json::to_vec_pretty(value)?;
+    let path = dir.join(name);
+    let beside = dir.join(format!("{name}.new"));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(&bytes)?;
+    fs::rename(&beside, &path)
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {

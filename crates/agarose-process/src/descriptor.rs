@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::{
             fs::{OpenOptionsExt, PermissionsExt},
             net::{UnixListener, UnixStream},
@@ -105,6 +105,24 @@ pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL)?);
     fcntl(fd.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     Ok(())
+}
+
+/// A copy of the descriptor with this number, closed on exec, for one that was handed over by
+/// number when we were started.
+///
+/// # Errors
+/// When no descriptor has this number.
+pub fn copy_of(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: it is borrowed for this call alone, which refuses a number that is not open.
+    let copy = fcntl(unsafe { BorrowedFd::borrow_raw(number) }, FcntlArg::F_DUPFD_CLOEXEC(3))?;
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Makes this process the leader of a session of its own; it may be one already.
+pub fn own_session() {
+    // Refused to a process that leads its group: then somebody has done it for us.
+    let _ = nix::unistd::setsid();
 }
 
 /// Asks for a pipe that holds at least `bytes`; a system that gives less is taken as it is.

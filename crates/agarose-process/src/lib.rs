@@ -24,8 +24,8 @@ mod stop;
 
 pub use cgroup::Cgroup;
 pub use descriptor::{
-    Interest, PeerProcess, Readiness, SignalEvents, bind_in, connect_in, pipe, pipe_capacity, poll,
-    read_some, set_nonblocking, widen_pipe, write_some,
+    Interest, PeerProcess, Readiness, SignalEvents, bind_in, connect_in, copy_of, own_session, pipe,
+    pipe_capacity, poll, read_some, set_nonblocking, widen_pipe, write_some,
 };
 pub use limits::ResourceLimits;
 pub use mapping::SharedMapping;
@@ -36,8 +36,8 @@ pub use probe::{
     tagged,
 };
 pub use signal::{
-    Pidfd, SignalError, become_subreaper, continue_process, interrupt_main_thread, reap_orphans,
-    signal_process,
+    ChildCounter, Pidfd, SignalError, become_subreaper, continue_process, interrupt_main_thread,
+    reap_orphans, signal_process,
 };
 pub use spawn::{Child, SpawnError, SpawnPlan, spawn, spawn_detached};
 pub use stop::{Descendants, Group, Stop, Tagged, stop};

@@ -11,7 +11,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::posix_fallocate,
-    sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+    sys::mman::{MapFlags, ProtFlags, mmap, munmap},
 };
 
 /// The first bytes of a file as memory that is shared with the file: what is written is there for
@@ -40,17 +40,6 @@ impl SharedMapping {
         // SAFETY: a new mapping at an address of the system's choice, of a file that is at least
         // `length` long; it is unmapped only when this value is dropped.
         let start = unsafe { mmap(None, length, protection, flags, file, 0) }?;
-        Ok(Self { start: start.cast(), length: length.get() })
-    }
-
-    /// The same without a file: it is gone with this process.
-    ///
-    /// # Errors
-    /// When there is no memory.
-    pub fn anonymous(length: NonZeroUsize) -> io::Result<Self> {
-        let (protection, flags) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
-        // SAFETY: a new mapping at an address of the system's choice, unmapped only on drop.
-        let start = unsafe { mmap_anonymous(None, length, protection, flags) }?;
         Ok(Self { start: start.cast(), length: length.get() })
     }
 }

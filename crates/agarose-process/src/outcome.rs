@@ -87,6 +87,14 @@ pub struct StopOutcome {
     pub escaped_count: u64,
 }
 
+impl StopOutcome {
+    /// What a stop says that found nothing to stop.
+    #[must_use]
+    pub const fn nothing_there() -> Self {
+        Self { end: StopEnd::AlreadyExited, killed: Vec::new(), killed_count: 0, escaped_count: 0 }
+    }
+}
+
 /// How a stop ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -177,6 +177,14 @@ impl Stop {
         self.next_probe
     }
 
+    /// Ends the wait for TERM `term_grace` from now, if that is earlier than it was to end.
+    pub fn hurry(&mut self, term_grace: Duration, now: Instant) {
+        if let Phase::Term { until } = &mut self.phase {
+            *until = (*until).min(now + term_grace);
+            self.next_probe = self.next_probe.min(*until);
+        }
+    }
+
     /// Looks again, signals what has to be signalled, and gives the outcome once there is one.
     pub fn step(&mut self, group: &mut dyn Group, now: Instant) -> Option<StopOutcome> {
         let found = group.list();

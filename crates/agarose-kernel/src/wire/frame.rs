@@ -184,10 +184,10 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// How many bytes wait for the rest of their frame.
+    /// The bytes that wait for the rest of their frame.
     #[must_use]
-    pub const fn pending(&self) -> usize {
-        self.buffer.len().saturating_sub(self.taken)
+    pub fn pending(&self) -> &[u8] {
+        self.buffer.get(self.taken..).unwrap_or_default()
     }
 
     /// The next whole frame, if it has arrived.

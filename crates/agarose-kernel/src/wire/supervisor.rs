@@ -56,7 +56,7 @@ pub enum ToSupervisor {
         /// Which life of the kernel is meant.
         #[serde(with = "generation_text")]
         generation: Generation,
-        /// Because of which execution.
+        /// Only while the worker has this execution; absent is in any case.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<ExecutionId>,
         /// How long to wait between TERM and KILL, in milliseconds.
@@ -111,6 +111,24 @@ pub enum ToSupervisor {
         #[serde(with = "generation_text")]
         generation: Generation,
     },
+}
+
+impl ToSupervisor {
+    /// Which life of the kernel is meant.
+    #[must_use]
+    pub const fn generation(&self) -> Generation {
+        match self {
+            Self::Attach { generation, .. }
+            | Self::Execute { generation, .. }
+            | Self::Interrupt { generation, .. }
+            | Self::Stop { generation, .. }
+            | Self::Read { generation, .. }
+            | Self::Follow { generation, .. }
+            | Self::Release { generation, .. }
+            | Self::HostReply { generation, .. }
+            | Self::Shutdown { generation } => *generation,
+        }
+    }
 }
 
 /// Who attaches.
@@ -195,6 +213,14 @@ pub enum FromSupervisor {
         id: Option<ExecutionId>,
         /// What was found.
         outcome: StopOutcome,
+    },
+    /// The stop was meant for an execution that the worker does not have; nothing was signalled.
+    StopRefused {
+        /// As in the request.
+        id: ExecutionId,
+        /// What it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        executing: Option<ExecutionId>,
     },
     /// Output, the body, cut in runs.
     Chunk {

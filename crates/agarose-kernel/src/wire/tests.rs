@@ -155,6 +155,7 @@ fn every_message_from_a_supervisor_reads_back_as_it_was_written() {
         escaped_count: 0,
     };
     check(&FromSupervisor::Stopped { id: Some(id()), outcome }, "stopped");
+    check(&FromSupervisor::StopRefused { id: id(), executing: None }, "stop_refused");
     check(
         &FromSupervisor::Chunk {
             id: None,
