@@ -38,6 +38,8 @@ pub mod refusal;
 pub mod session;
 pub mod slot;
 pub mod stream;
+#[cfg(test)]
+mod tests;
 pub mod ticket;
 pub mod time;
 pub mod watchdog;

@@ -1,0 +1,12 @@
+//! What the machines must do together: scenarios, and random histories before an oracle.
+
+pub(crate) mod drive;
+pub(crate) mod oracle;
+pub(crate) mod random;
+pub(crate) mod script;
+
+mod coordinator;
+mod recovery;
+mod scale;
+mod tables;
+mod watchdog;
