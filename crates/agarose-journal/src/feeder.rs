@@ -27,7 +27,7 @@ const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 /// Bytes of segments that stay, however old.
 pub(crate) const RETAINED_BYTES: u64 = 64 * 1024 * 1024;
 /// Room on the disk, beyond what is written, under which the store is not fed: it takes a full disk badly.
-const MARGIN: u64 = 8 * 1024 * 1024;
+const MARGIN: u64 = 2 * 1024 * 1024;
 
 /// What the feeder remembers from one step to the next.
 pub(crate) struct Feeder {
@@ -140,7 +140,7 @@ impl Feeder {
         page::put(&*store, commits, &mut batch)?;
         let bytes: u64 = batch.puts.iter().map(|(_, key, value)| (key.len() + value.len()) as u64).sum();
         let margin = MARGIN.min(self.shared.segment_bytes);
-        if self.shared.files.room(&self.shared.places.root).is_ok_and(|room| room < bytes * 4 + margin) {
+        if self.shared.files.room(&self.shared.places.root).is_ok_and(|room| room < bytes * 3 + margin) {
             return Ok(None);
         }
         store.put(batch)?;

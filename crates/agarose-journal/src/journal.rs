@@ -23,8 +23,6 @@ use crate::{
     tail::Commit,
 };
 
-/// The smallest segment that is made for ordinary events on a small disk, in bytes.
-const SMALL: u64 = 128 * 1024;
 /// Events and bytes that the store may lack before an appender waits for it.
 const BEHIND_EVENTS: u64 = 100_000;
 const BEHIND_BYTES: usize = 64 * 1024 * 1024;
@@ -367,14 +365,9 @@ impl Journal {
             }
             Err(error) if is_full(&error) && fits && urgency == Urgency::Urgent => Ok(()),
             Err(error) if is_full(&error) && urgency == Urgency::Urgent => self.use_reserve(length),
-            Err(error) if is_full(&error) => Err(self.disk_full(self.size_for(length))),
+            Err(error) if is_full(&error) => Err(self.disk_full(length)),
             Err(source) => Err(AppendError::Io { path: self.shared.places.segments.clone(), source }),
         }
-    }
-
-    fn size_for(&self, length: u64) -> u64 {
-        let needed = (segment::HEADER + length).next_multiple_of(segment::SMALLEST);
-        self.shared.segment_bytes.max(needed)
     }
 
     /// The next segment, with room for a record of this length: the one made ahead, or a new one.
@@ -388,11 +381,8 @@ impl Journal {
             self.shared.files.remove(&spare.path)?;
             self.shared.files.sync_directory(&self.shared.places.segments)?;
         }
-        // On a small disk segments are small, so that a few of them fit.
         let room = self.shared.files.room(&self.shared.places.segments)?;
-        let needed = (segment::HEADER + length).next_multiple_of(segment::SMALLEST);
-        let quarter = (room / 4 / segment::SMALLEST * segment::SMALLEST).max(SMALL);
-        let size = self.shared.segment_bytes.min(quarter).max(needed);
+        let size = segment::size_for(self.shared.segment_bytes, length, room);
         let reserve = if self.reserve { 0 } else { self.shared.reserve_bytes };
         if room < size.saturating_add(reserve) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
@@ -433,7 +423,7 @@ impl Journal {
         let size = (self.shared.reserve_bytes / 4 * 3 / segment::SMALLEST * segment::SMALLEST)
             .min(self.shared.segment_bytes);
         if !self.reserve || segment::HEADER + length > size {
-            return Err(self.disk_full(self.size_for(length)));
+            return Err(self.disk_full(length));
         }
         let places = &self.shared.places;
         tracing::warn!("the disk is full: the reserve is used");

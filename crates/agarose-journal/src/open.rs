@@ -561,7 +561,9 @@ fn continue_at(
         Some(found) => found,
         None => {
             let number = scan.segments.last().map_or(1, |segment| segment.found.number + 1);
-            let header = SegmentHeader { number, size: options.segment_bytes, journal };
+            let room = files.room(&places.segments).map_err(at(&places.segments))?;
+            let size = segment::size_for(options.segment_bytes, 0, room);
+            let header = SegmentHeader { number, size, journal };
             let made = Segment::create(files, &places.segments, header).map_err(at(&places.segments))?;
             (made, HEADER)
         }

@@ -5,19 +5,21 @@
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
-use agarose_core::{SessionId, TicketId};
+use agarose_core::{BlobRef, SessionId, TicketId};
 
 use crate::{
     error::ReadError,
-    record::{ChainKey, HEAD, Head, Record},
+    record::{ChainKey, HEAD, Hash, Head, Record},
     store::{Batch, Space, Store, StoreError},
     tail::Commit,
 };
 
 /// A page takes records until it has this many bytes.
-const PAGE_BYTES: usize = 32 * 1024;
-/// A longer page (one large record) is split into parts of this many bytes.
-const PART_BYTES: usize = 128 * 1024;
+const PAGE_BYTES: usize = 8 * 1024;
+/// A longer value (one large record, an attachment) is split into parts of this many bytes. sled keeps up to
+/// some 26 values in a node, and moves a node that is larger than a quarter of its log's segments into a file of
+/// its own, which nobody syncs: with this there are no such files.
+const PART_BYTES: usize = 8 * 1024;
 
 /// The place of a page: first event and first record of its first record, both rising.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +102,33 @@ impl Index {
     }
 }
 
+/// A value in parts; an empty one is one empty part.
+fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.chunks(PART_BYTES).chain(value.is_empty().then_some(value))
+}
+
+fn blob_part(hash: &Hash, part: u16) -> [u8; 34] {
+    let mut key = [0; 34];
+    key[..32].copy_from_slice(hash);
+    key[32..].copy_from_slice(&part.to_be_bytes());
+    key
+}
+
+/// Reads an attachment, if the store has it. The caller has made sure that the length is one that an attachment may have.
+pub(crate) fn blob(store: &dyn Store, blob: &BlobRef) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut bytes = Vec::new();
+    for part in 0.. {
+        match store.get(Space::Blob, &blob_part(&blob.hash, part))? {
+            Some(found) => bytes.extend_from_slice(&found),
+            None => return Ok(None),
+        }
+        if bytes.len() as u64 >= blob.length {
+            break;
+        }
+    }
+    Ok(Some(bytes))
+}
+
 /// Adds commits to a batch as pages, with their index entries, keys and attachments.
 pub(crate) fn put(store: &dyn Store, commits: &[Arc<Commit>], batch: &mut Batch) -> Result<(), StoreError> {
     let mut keys = BTreeSet::new();
@@ -148,12 +177,14 @@ fn put_page(
         }
         for attachment in &commit.attachments {
             let hash = attachment.blob().hash;
-            if store.get(Space::Blob, &hash)?.is_none() {
-                batch.put(Space::Blob, hash, attachment.bytes().to_vec());
+            if store.get(Space::Blob, &blob_part(&hash, 0))?.is_none() {
+                for (part, bytes) in (0u16..).zip(parts(attachment.bytes())) {
+                    batch.put(Space::Blob, blob_part(&hash, part), bytes);
+                }
             }
         }
     }
-    for (part, bytes) in (0u16..).zip(value.chunks(PART_BYTES)) {
+    for (part, bytes) in (0u16..).zip(parts(&value)) {
         batch.put(Space::Page, key.part(part), bytes);
     }
     for ticket in tickets {

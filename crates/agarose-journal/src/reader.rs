@@ -152,7 +152,7 @@ impl Reader {
         if let Some(bytes) = self.shared.lock().tail.blob(&blob.hash) {
             return Ok(Some(bytes.to_vec()));
         }
-        let found = self.shared.store()?.get(Space::Blob, &blob.hash)?;
+        let found = page::blob(&*self.shared.store()?, blob)?;
         match found {
             Some(bytes) if name_of(&bytes) != *blob => Err(ReadError::Blob { blob: *blob }),
             other => Ok(other),
@@ -168,11 +168,12 @@ impl Reader {
     /// The commits from the one that holds event `from` on, with their hashes; marks too.
     #[must_use]
     pub fn commits(&self, from: u64) -> Commits {
+        let head = self.head();
         Commits {
             shared: Arc::clone(&self.shared),
             at: PageKey { first: from.max(1), record: 0 },
             skip_below: from.max(1),
-            end: self.head().records,
+            end: if from > head.sequence.max(1) { 0 } else { head.records },
             ready: VecDeque::new(),
             failed: false,
         }

@@ -23,6 +23,17 @@ pub(crate) const SMALLEST: u64 = 4096;
 /// No segment is larger than one record of the largest size needs, or than this, in bytes.
 pub(crate) const LARGEST: u64 = 1 << 30;
 
+/// The smallest segment that is made because the disk is small, in bytes.
+const SMALL: u64 = 128 * 1024;
+
+/// How large a segment for a record of `length` should be, where `room` bytes are left: on a small disk segments
+/// are small, so that a few of them fit.
+pub(crate) fn size_for(wanted: u64, length: u64, room: u64) -> u64 {
+    let needed = HEADER.saturating_add(length).next_multiple_of(SMALLEST);
+    let quarter = (room / 4 / SMALLEST * SMALLEST).max(SMALL);
+    wanted.min(quarter).max(needed)
+}
+
 /// What the header of a segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {

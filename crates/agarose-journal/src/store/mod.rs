@@ -16,7 +16,7 @@ pub use self::{memory::MemoryStore, sled::SledStore};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Space {
-    /// `b` hash → content of at most 64 KiB.
+    /// `b` hash, part → a part of content that travelled in a commit.
     Blob = b'b',
     /// `k` idempotency key → ticket, sequence.
     Key = b'k',

@@ -16,9 +16,8 @@ use super::{Batch, Pair, Space, Store, StoreError, full_key, full_range, is_empt
 
 /// Bytes of sled's page cache; it is a target, not a ceiling.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
-/// Bytes of sled's log segments. sled moves a node that is larger than a quarter of this into a file of
-/// its own; our largest values (a part of a page, a blob) stay below that.
-const SEGMENT_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes of sled's log segments. See `page` for what the size of values has to do with it.
+const SEGMENT_BYTES: usize = 1024 * 1024;
 
 /// A sled database with one tree.
 pub struct SledStore {

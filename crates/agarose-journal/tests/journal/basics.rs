@@ -258,3 +258,25 @@ proptest! {
         check(&journal, next - 1);
     }
 }
+
+#[test]
+fn the_store_keeps_nothing_in_files_that_nobody_syncs() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut journal = open(directory.path()).journal;
+    let mut names = Vec::new();
+    for n in 0..300u64 {
+        let mut large = event(n + 1);
+        large.payload = vec![n as u8; (n as usize * 977) % 60_000];
+        let content: Vec<u8> = (0..8192u64).flat_map(|m| (m * n).to_le_bytes()).collect();
+        let attachment = Attachment::new(content).unwrap();
+        names.push(attachment.blob());
+        journal.append(&[large], &[attachment]).unwrap();
+    }
+    journal.checkpoint().unwrap();
+    let aside = directory.path().join("store/blobs");
+    assert_eq!(std::fs::read_dir(aside).map_or(0, Iterator::count), 0);
+    for name in names {
+        assert_eq!(journal.reader().blob(&name).unwrap().unwrap().len(), 65_536);
+    }
+    assert_eq!(journal.reader().events(..).map(Result::unwrap).count(), 300);
+}

@@ -1,7 +1,9 @@
 //! The journal as its users see it: real files, real sled.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::print_stdout, reason = "a test that skips itself says why")]
 
 mod basics;
+mod crash;
 mod damage;
 
 use std::path::Path;
