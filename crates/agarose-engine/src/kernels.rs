@@ -345,7 +345,9 @@ impl Link {
             let asked_for = around.config.interpreter(language);
             let interpreter = launch::find_interpreter(language, asked_for, &workspace)
                 .map_err(|error| (chain(&error), true))?;
-            let argv = launch::worker_argv(&interpreter, &directory);
+            let workers = launch::install_workers(&around.data_dir.join("workers"))
+                .map_err(|error| (format!("the worker's sources could not be written: {error}"), false))?;
+            let argv = launch::worker_argv(&interpreter, &workers);
             let mut spec = KernelSpec::new(generation, secret(), language, argv, workspace);
             spec.environment = launch::worker_environment(std::env::vars_os(), &interpreter);
             around.config.apply(&mut spec);
