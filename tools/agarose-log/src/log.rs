@@ -1,0 +1,243 @@
+//! The log that is inspected, opened so that nothing in its directory changes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use agarose_core::{BlobRef, Event, SessionId, Stamp, TicketId};
+use agarose_journal::{
+    Commit, Commits, Entry, Head, Journal, Options, RawEvent, ReadError, Reader,
+    codec::{DecodeError, kind_name},
+};
+
+use crate::{
+    clock::rfc3339,
+    error::LogError,
+    json::{Json, hex},
+    say,
+    story::Place,
+    words::{plain, short},
+};
+
+/// A log, open for reading.
+pub(crate) struct Log {
+    directory: PathBuf,
+    reader: Reader,
+    _journal: Option<Journal>,
+    _copy: Option<tempfile::TempDir>,
+}
+
+/// One event and its place in the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) sequence: u64,
+    pub(crate) raw: RawEvent,
+}
+
+impl From<Entry> for Moment {
+    fn from(entry: Entry) -> Self {
+        Self { sequence: entry.sequence, raw: entry.event }
+    }
+}
+
+impl Moment {
+    /// Where and when.
+    pub(crate) const fn place(&self) -> Place {
+        Place { sequence: self.sequence, at: self.raw.stamp }
+    }
+
+    /// When.
+    pub(crate) const fn stamp(&self) -> Stamp {
+        self.raw.stamp
+    }
+
+    /// The number of its kind.
+    pub(crate) const fn kind(&self) -> u16 {
+        self.raw.kind
+    }
+
+    /// The name of its kind; the number when a newer version wrote it.
+    pub(crate) fn kind_name(&self) -> String {
+        kind_name(self.raw.kind).map_or_else(|| format!("kind {}", self.raw.kind), str::to_owned)
+    }
+
+    /// The ticket it speaks of.
+    pub(crate) const fn ticket(&self) -> Option<TicketId> {
+        self.raw.ticket
+    }
+
+    /// The session it speaks of.
+    pub(crate) const fn session(&self) -> Option<&SessionId> {
+        self.raw.session.as_ref()
+    }
+
+    /// What happened.
+    pub(crate) fn decode(&self) -> Result<Event, DecodeError> {
+        self.raw.decode()
+    }
+
+    /// What happened, or the error that ends a command which cannot go on without.
+    pub(crate) fn event(&self) -> Result<Event, LogError> {
+        self.decode().map_err(|source| LogError::Event { sequence: self.sequence, source })
+    }
+
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        let text = match self.decode() {
+            Ok(event) => say::event(&event),
+            Err(error) => format!("this event cannot be read: {error}"),
+        };
+        let session = self.session().map_or_else(|| "-".to_owned(), |session| short(session.as_str(), 40));
+        let ticket = self.ticket().map_or_else(|| "-".to_owned(), |ticket| ticket.to_string());
+        format!(
+            "{:>7}  {}  {:<19}  {session}  {ticket}  {text}",
+            self.sequence,
+            rfc3339(self.raw.stamp.wall),
+            self.kind_name()
+        )
+    }
+
+    /// One line for programs.
+    pub(crate) fn json(&self) -> Json {
+        let mut json = Json::object([
+            ("seq", Json::Number(self.sequence)),
+            ("wall", Json::Text(rfc3339(self.raw.stamp.wall))),
+            ("mono", Json::Number(self.raw.stamp.mono)),
+            ("kind", Json::Text(self.kind_name())),
+            ("session", Json::maybe(self.session(), Json::text)),
+            ("ticket", Json::maybe(self.ticket(), Json::text)),
+        ]);
+        match self.decode() {
+            Ok(event) => json.push("data", data(&event)),
+            Err(error) => {
+                json.push("unreadable", Json::text(plain(&error.to_string())));
+                json.push("version", Json::Number(self.raw.version.into()));
+                json.push("payload", Json::Text(hex(&self.raw.payload)));
+            }
+        }
+        json
+    }
+}
+
+/// The fields of an event.
+pub(crate) fn data(event: &Event) -> Json {
+    match Json::of(event) {
+        Json::Object(mut variant) if variant.len() == 1 => {
+            variant.pop().map_or(Json::Absent, |(_, fields)| fields)
+        }
+        // A variant without fields.
+        _ => Json::Object(Vec::new()),
+    }
+}
+
+/// Events in order, each read when it is asked for.
+pub(crate) type Moments<'a> = Box<dyn Iterator<Item = Result<Moment, LogError>> + 'a>;
+
+fn moments<'a>(entries: impl Iterator<Item = Result<Entry, ReadError>> + 'a) -> Moments<'a> {
+    Box::new(entries.map(|entry| entry.map(Moment::from).map_err(LogError::Read)))
+}
+
+impl Log {
+    /// Opens the log of a data directory, whoever else has it open. Writes nothing there.
+    pub(crate) fn open(data_dir: &Path) -> Result<Self, LogError> {
+        let directory = place(data_dir)?;
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| LogError::Open {
+            directory: directory.clone(),
+            source,
+        };
+        let copy = tempfile::tempdir().map_err(|error| failed(error.into()))?;
+        copy_tree(&directory, copy.path()).map_err(|error| failed(error.into()))?;
+        let opened = Journal::open(copy.path(), &Options::default()).map_err(|error| failed(error.into()))?;
+        let reader = opened.journal.reader();
+        Ok(Self { directory, reader, _journal: Some(opened.journal), _copy: Some(copy) })
+    }
+
+    /// Where the log ends.
+    pub(crate) fn head(&self) -> Head {
+        self.reader.head()
+    }
+
+    /// The first event that the log has.
+    pub(crate) fn first(&self) -> u64 {
+        1
+    }
+
+    /// The last event.
+    pub(crate) fn last(&self) -> Result<Option<Place>, LogError> {
+        let end = self.head().sequence;
+        let last = self.events(end.max(1), end)?.next().transpose()?;
+        Ok(last.map(|moment| moment.place()))
+    }
+
+    /// The events from one sequence number to another, both included.
+    pub(crate) fn events(&self, from: u64, to: u64) -> Result<Moments<'_>, LogError> {
+        Ok(moments(self.reader.events(from..=to)))
+    }
+
+    /// The events that speak of a ticket.
+    pub(crate) fn by_ticket(&self, ticket: TicketId) -> Result<Moments<'_>, LogError> {
+        Ok(moments(self.reader.by_ticket(ticket)))
+    }
+
+    /// The events that speak of a session.
+    pub(crate) fn by_session(&self, session: &SessionId) -> Result<Moments<'_>, LogError> {
+        Ok(moments(self.reader.by_session(session)))
+    }
+
+    /// The commits from the one that holds an event on.
+    pub(crate) fn commits(&self, from: u64) -> Commits {
+        self.reader.commits(from)
+    }
+
+    /// The commit that holds an event.
+    pub(crate) fn commit(&self, sequence: u64) -> Result<Commit, LogError> {
+        let missing = || LogError::NoSuchEvent { sequence, first: self.first(), last: self.head().sequence };
+        self.commits(sequence).next().ok_or_else(missing)?.map_err(LogError::Read)
+    }
+
+    /// Looks again at what has been appended meanwhile.
+    pub(crate) fn refresh(&mut self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    /// The directory of the log.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether content is there, and is what its name says; reads it in pieces.
+    pub(crate) fn check_blob(&self, blob: &BlobRef) -> Result<bool, LogError> {
+        let Some(mut content) = self.reader.open_blob(blob)? else { return Ok(false) };
+        io::copy(&mut content, &mut io::sink())?;
+        Ok(true)
+    }
+
+    /// Content by its name.
+    pub(crate) fn blob(&self, blob: &BlobRef) -> Result<Option<Vec<u8>>, ReadError> {
+        self.reader.blob(blob)
+    }
+}
+
+/// The directory of the log in a data directory.
+fn place(data_dir: &Path) -> Result<PathBuf, LogError> {
+    if data_dir.join("segments").is_dir() {
+        return Ok(data_dir.to_owned());
+    }
+    Err(LogError::NoLog { directory: data_dir.to_owned() })
+}
+
+fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let target = to.join(entry.file_name());
+        if kind.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else if kind.is_file() && entry.file_name() != "lock" {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
