@@ -59,6 +59,9 @@ impl<'world> Plan<'world> {
     }
 
     fn settle(&mut self) {
+        if matches!(self.events.last(), Some(Event::SessionRemoved { .. })) {
+            return;
+        }
         loop {
             let moved = if self.session.active.is_some() { self.move_active() } else { self.admit_next() };
             if !moved {
@@ -366,13 +369,22 @@ impl<'world> Plan<'world> {
         }
     }
 
-    /// What time alone changes.
+    /// What time alone changes. What it ends may make something else overdue (a kernel that only the
+    /// ended ticket wanted), so it goes on until nothing is: a driver that sleeps until the next
+    /// deadline must not find it in the past.
     pub(crate) fn tick(&mut self) {
         let now = self.context.now.mono;
-        self.expire_waiting(now);
-        self.expire_questions(now);
-        self.expire_run(now);
-        self.expire_slots(now);
+        while self.session.is_due(now) {
+            let before = self.events.len();
+            self.expire_waiting(now);
+            self.expire_questions(now);
+            self.expire_run(now);
+            self.expire_slots(now);
+            self.settle();
+            if self.events.len() == before {
+                break;
+            }
+        }
     }
 
     fn expire_waiting(&mut self, now: u64) {

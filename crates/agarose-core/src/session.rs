@@ -474,6 +474,11 @@ impl Session {
         self.deadline = self.earliest_deadline(policy);
     }
 
+    /// Whether time alone changes something here by now.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.deadline.is_some_and(|at| at <= now)
+    }
+
     /// The earliest moment at which time alone changes something here.
     fn earliest_deadline(&self, policy: &Policy) -> Option<u64> {
         let waiting = self.queue.iter().filter_map(|id| self.tickets.get(id)?.admission_deadline());

@@ -469,6 +469,21 @@ fn an_idle_kernel_of_a_stopping_daemon_does_not_keep_the_clock_in_the_past() {
 }
 
 #[test]
+fn a_tick_goes_on_until_nothing_is_overdue() {
+    // The chained ticket wants g0, which is idle for long; it goes when g1 does not come up.
+    walk(
+        "start idle=1000
+         submit 1
+         ready g0
+         result 1 ok
+         submit 2 r
+         submit 3 after=2
+         wait 60000             -> failed g1; ended 2 refused no; cell 2 closed; ended 3 cancelled no; stop g0 (idle)
+         tick                   -> nothing",
+    );
+}
+
+#[test]
 fn a_kernel_that_was_never_used_passes_on_what_was_lost_before_it() {
     let mut drive = walk(RUNNING);
     go_on(
