@@ -1,0 +1,217 @@
+//! A daemon: the engine of one data directory, and the socket in front of it.
+//!
+//! `serve` is one in the foreground; `run` starts one inside itself when there is none.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agarose_core::Millis;
+use agarose_engine::{Engine, EngineConfig, KernelLimits, OrphanGrace, StartError};
+use agarose_journal::OpenError;
+use tokio::{
+    runtime::{self, Runtime},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use crate::{
+    duration::Dur,
+    http::{self, Listener, Served},
+    report::{Exit, Problem},
+};
+
+/// How long connections may take to get their last answer.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How many threads carry connections; the engine decides on one of its own.
+const THREADS: usize = 2;
+
+/// How to run a daemon; absent is the default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) python: Option<PathBuf>,
+    pub(crate) rscript: Option<PathBuf>,
+    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) kernel_idle: Option<Dur>,
+    pub(crate) queue_cap: Option<u64>,
+    pub(crate) default_timeout: Option<Dur>,
+    pub(crate) orphan_grace: Option<OrphanGrace>,
+    pub(crate) limits: KernelLimits,
+}
+
+/// A running daemon.
+pub(crate) struct Daemon {
+    engine: Engine,
+    socket: PathBuf,
+    server: JoinHandle<()>,
+    farewell: oneshot::Sender<()>,
+    stop_asked: mpsc::Receiver<bool>,
+}
+
+impl Daemon {
+    /// Starts the engine of `dir` and serves it. Whoever holds the directory already is named.
+    pub(crate) async fn start(dir: &Path, options: Options) -> Result<Self, Problem> {
+        let config = config(dir, options)?;
+        let engine = Engine::start(config).await.map_err(|error| start_problem(dir, &error))?;
+        let listener = match Listener::bind(dir) {
+            Ok(listener) => listener,
+            Err(error) => {
+                engine.shutdown(false).await;
+                return Err(Problem::because(format!("cannot make the socket in {}", dir.display()), &error));
+            }
+        };
+        let socket = listener.path().to_path_buf();
+        let (stop, stop_asked) = mpsc::channel(1);
+        let (farewell, leave) = oneshot::channel();
+        let router = http::router(Served { engine: engine.clone(), stop });
+        let server = tokio::spawn(async move {
+            let served = axum::serve(listener, router).with_graceful_shutdown(async {
+                // A sender that is gone says the same.
+                let _ = leave.await;
+            });
+            if let Err(error) = served.await {
+                tracing::error!(%error, "the socket is not served any more");
+            }
+        });
+        Ok(Self { engine, socket, server, farewell, stop_asked })
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The engine behind it.
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Returns when somebody asks over the socket that it stops; whether kernels are to stop too.
+    pub(crate) async fn stop_asked(&mut self) -> bool {
+        match self.stop_asked.recv().await {
+            Some(stop_kernels) => stop_kernels,
+            // The senders live as long as the server does, and that ends only after this.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Stops in order. Kernels go on under their supervisors unless they are to stop too.
+    pub(crate) async fn stop(self, stop_kernels: bool) {
+        // The name goes first: after the lock is given back it may be somebody else's.
+        if let Err(error) = std::fs::remove_file(&self.socket) {
+            tracing::warn!(%error, "the socket could not be removed");
+        }
+        self.engine.shutdown(stop_kernels).await;
+        // An error means that the server has ended already.
+        let _ = self.farewell.send(());
+        if tokio::time::timeout(FAREWELL, self.server).await.is_err() {
+            tracing::info!("connections that did not end were closed");
+        }
+    }
+}
+
+fn config(dir: &Path, options: Options) -> Result<EngineConfig, Problem> {
+    let program = std::env::current_exe()
+        .map_err(|error| Problem::because("cannot tell where this program lies", &error))?;
+    let supervisor = vec![program.into_os_string(), OsString::from("supervise")];
+    let mut config = EngineConfig::new(dir.to_path_buf(), supervisor, env!("CARGO_PKG_VERSION"));
+    if let Some(cap) = options.queue_cap {
+        config.policy.queue_cap = cap;
+    }
+    if let Some(idle) = options.kernel_idle {
+        config.policy.kernel_idle = idle.0.map(|_| Millis(idle.millis()));
+    }
+    if let Some(limit) = options.default_timeout {
+        config.default_timeout = limit.0.map(|_| Millis(limit.millis()));
+    }
+    config.kernel.python = options.python;
+    config.kernel.rscript = options.rscript;
+    config.kernel.workspace = options.workspace;
+    config.kernel.orphan_grace = options.orphan_grace;
+    config.kernel.limits = options.limits;
+    Ok(config)
+}
+
+/// Why a daemon did not start, for people.
+fn start_problem(dir: &Path, error: &StartError) -> Problem {
+    let dir = dir.display();
+    let problem = Problem::because(format!("cannot serve {dir}"), error);
+    let StartError::Open { source, .. } = error else {
+        return match error {
+            StartError::DataDirectory { .. } => {
+                problem.hint("name a directory that you may write to with --data-dir DIR")
+            }
+            StartError::Fold { .. } => {
+                problem.hint(format!("nothing was changed; `agarose --data-dir {dir} log verify` says more"))
+            }
+            StartError::FirstWrite { .. } => problem.hint("make room on the disk, then start again"),
+            StartError::Open { .. } => problem,
+        };
+    };
+    match **source {
+        OpenError::Locked(_) => {
+            let mut problem = Problem::new(Exit::Refused, "in_use", format!("another daemon holds {dir}"));
+            problem = problem.caused_by(source.as_ref());
+            problem.hint(format!(
+                "talk to it with `agarose --data-dir {dir} status`, or give this one a directory of its own with --data-dir"
+            ))
+        }
+        _ => problem.hint(format!("nothing was changed; `agarose --data-dir {dir} log verify` says more")),
+    }
+}
+
+/// The runtime that carries a daemon.
+pub(crate) fn runtime() -> Result<Runtime, Problem> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::because("cannot start the threads of the daemon", &error))
+}
+
+/// A daemon inside another command.
+pub(crate) struct Embedded {
+    runtime: Runtime,
+    handle: Handle,
+}
+
+/// A way to stop it from elsewhere.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    runtime: runtime::Handle,
+    daemon: Arc<Mutex<Option<Daemon>>>,
+}
+
+impl Embedded {
+    pub(crate) fn start(dir: &Path, options: Options) -> Result<Self, Problem> {
+        let runtime = runtime()?;
+        let daemon = runtime.block_on(Daemon::start(dir, options))?;
+        let handle = Handle { runtime: runtime.handle().clone(), daemon: Arc::new(Mutex::new(Some(daemon))) };
+        Ok(Self { runtime, handle })
+    }
+
+    /// A way to stop it from elsewhere.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Stops it in order; kernels that are left go on under their supervisors.
+    pub(crate) fn stop(self) {
+        self.handle.stop(false);
+        self.runtime.shutdown_timeout(FAREWELL);
+    }
+}
+
+impl Handle {
+    /// Stops it in order, once.
+    pub(crate) fn stop(&self, stop_kernels: bool) {
+        let daemon = self.daemon.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(daemon) = daemon {
+            self.runtime.block_on(daemon.stop(stop_kernels));
+        }
+    }
+}
