@@ -30,13 +30,15 @@ pub(crate) struct Plan<'world> {
 }
 
 impl<'world> Plan<'world> {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         session: Session,
         policy: &'world Policy,
         gates: Gates,
         context: Context,
         next_generation: Generation,
     ) -> Self {
+        #[cfg(test)]
+        crate::tests::scale::count_plan();
         Self { session, policy, gates, context, next_generation, events: Vec::new() }
     }
 

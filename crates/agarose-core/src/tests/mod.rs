@@ -7,6 +7,6 @@ pub(crate) mod script;
 
 mod coordinator;
 mod recovery;
-mod scale;
+pub(crate) mod scale;
 mod tables;
 mod watchdog;
