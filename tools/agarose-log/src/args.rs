@@ -48,7 +48,9 @@ pub enum LogCommand {
     #[command(after_help = "Example:\n  agarose log diff 100 120")]
     Diff(DiffArgs),
     /// Draw tickets, processes and the daemon's own life along one line of time
-    #[command(after_help = "Example:\n  agarose log timeline -s analysis")]
+    #[command(
+        after_help = "Examples:\n  agarose log timeline -s analysis\n  agarose log timeline --html timeline.html"
+    )]
     Timeline(TimelineArgs),
     /// List who asked for what: permissions, cancellations, pauses, closings, kills, starts
     #[command(after_help = "Example:\n  agarose log audit --since 1d --json")]
@@ -244,12 +246,18 @@ pub struct TimelineArgs {
     /// Which tickets
     #[command(flatten)]
     pub filter: Filter,
-    /// At most this many tickets, the last ones
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 40)]
-    pub limit: usize,
+    /// At most this many tickets, the last ones (40 in a terminal, 50000 on a page or in a trace)
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub limit: Option<usize>,
     /// How many columns the line of time has
     #[arg(long, value_name = "COLUMNS", default_value_t = 64)]
     pub width: u16,
+    /// Write one self-contained page to this file (`-` for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a trace for Perfetto or chrome://tracing to this file (`-` for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
 }
 
 /// `audit`

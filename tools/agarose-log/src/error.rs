@@ -55,6 +55,14 @@ pub enum LogError {
         /// Why.
         source: DecodeError,
     },
+    /// A file cannot be written.
+    #[error("cannot write {path}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Something in the way of the output.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
@@ -67,7 +75,7 @@ impl LogError {
         match self {
             Self::Usage { .. } => 2,
             Self::NoSuchTicket { .. } | Self::NoSuchEvent { .. } | Self::NoLog { .. } => 4,
-            Self::Open { .. } | Self::Read(_) | Self::Event { .. } | Self::Output(_) => 1,
+            Self::Open { .. } | Self::Read(_) | Self::Event { .. } | Self::File { .. } | Self::Output(_) => 1,
         }
     }
 
@@ -85,7 +93,7 @@ impl LogError {
                 Some("`agarose log verify` names the damage; `agarose log salvage DIR` copies what is whole")
             }
             Self::Event { .. } => Some("a log of a newer version is read by that version's own inspector"),
-            Self::Output(_) => None,
+            Self::File { .. } | Self::Output(_) => None,
         }
     }
 }

@@ -147,7 +147,11 @@ impl Log {
             source,
         };
         let copy = tempfile::tempdir().map_err(|error| failed(error.into()))?;
-        copy_tree(&directory, copy.path()).map_err(|error| failed(error.into()))?;
+        // The store writes when it opens, so it is never opened where it lies.
+        for part in ["segments", "store", "snapshots", "blobs"] {
+            copy_tree(&directory.join(part), &copy.path().join(part))
+                .map_err(|error| failed(error.into()))?;
+        }
         let opened = Journal::open(copy.path(), &Options::default()).map_err(|error| failed(error.into()))?;
         let reader = opened.journal.reader();
         Ok(Self { directory, reader, _journal: Some(opened.journal), _copy: Some(copy) })
@@ -227,16 +231,24 @@ fn place(data_dir: &Path) -> Result<PathBuf, LogError> {
     Err(LogError::NoLog { directory: data_dir.to_owned() })
 }
 
-fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         let kind = entry.file_type()?;
         let target = to.join(entry.file_name());
         if kind.is_dir() {
             copy_tree(&entry.path(), &target)?;
-        } else if kind.is_file() && entry.file_name() != "lock" {
-            fs::copy(entry.path(), target)?;
+        } else if kind.is_file() {
+            match fs::copy(entry.path(), target) {
+                // A live daemon removes files that it does not need any more.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                copied => drop(copied?),
+            }
         }
     }
     Ok(())

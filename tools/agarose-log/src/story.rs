@@ -3,6 +3,7 @@
 use agarose_core::{
     BlobRef, EndCause, Event, Executed, Generation, Lease, Owner, SessionId, Stamp, TicketId, Word,
     event::{Output, ResultStatus, TicketQueued},
+    ticket::Work,
     watchdog::{Cause, Verdict},
 };
 
@@ -168,6 +169,15 @@ impl Story {
     /// The request, if the log has it.
     pub(crate) fn queued(&self) -> Option<&TicketQueued> {
         self.request.as_ref().map(|(_, queued)| &**queued)
+    }
+
+    /// What its code is called, if it was given a name.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match &self.queued()?.work {
+            Work::Cell { name, .. } => name.as_deref(),
+            Work::StopKernel => Some("stop the process"),
+            Work::RestartKernel => Some("restart the process"),
+        }
     }
 
     /// The word that `show` uses: `queued`, `running` or the last one.

@@ -1,10 +1,20 @@
-//! `timeline`: tickets, processes and the daemon's own life along one line of time.
+//! `timeline`: tickets, processes and the daemon's own life along one line of time: for the terminal,
+//! as one page, or as a trace.
 //!
 //! Time is the data directory's own clock, which never goes back and goes on while no daemon is there.
 
-use std::collections::{BTreeMap, VecDeque};
+mod page;
+mod trace;
 
-use agarose_core::{Event, Generation, Language, SessionId};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::File,
+    io::{self, BufWriter, Write},
+    ops::RangeInclusive,
+    path::Path,
+};
+
+use agarose_core::{Event, Generation, Language, SessionId, Stamp};
 
 use crate::{
     args::TimelineArgs,
@@ -21,6 +31,17 @@ use crate::{
 
 /// The most stretches of the daemon and of processes that are held.
 const SPANS: usize = 4096;
+/// How many tickets are drawn in a terminal, and how many on a page or in a trace, unless told.
+const ON_A_TERMINAL: usize = 40;
+const ON_A_PAGE: usize = 50_000;
+/// Every how many events the two clocks are compared.
+const PAIR_EVERY: u64 = 1024;
+/// The most comparisons that are held.
+const PAIRS: usize = 4096;
+
+/// The kinds of event that begin and end lives; frozen numbers.
+const DAEMON_STARTED: u16 = 1;
+const KERNEL_LIVES: RangeInclusive<u16> = 30..=35;
 
 /// One life: of a process, or of the daemon.
 #[derive(Clone, Debug)]
@@ -37,6 +58,8 @@ struct Picture {
     left_out: u64,
     processes: VecDeque<Span>,
     daemon: VecDeque<Span>,
+    /// Places at which the wall clock and the log's own clock were read together.
+    walls: VecDeque<Stamp>,
     last: Place,
 }
 
@@ -46,6 +69,15 @@ pub(crate) fn run(log: &Log, args: &TimelineArgs, screen: &mut Screen<'_>) -> Re
         screen.note("nothing has happened yet");
         return Ok(0);
     };
+    if let Some(file) = &args.html {
+        to_file(file, screen, |out| page::write(&picture, out))?;
+    }
+    if let Some(file) = &args.trace {
+        to_file(file, screen, |out| trace::write(&picture, out))?;
+    }
+    if args.html.is_some() || args.trace.is_some() {
+        return Ok(0);
+    }
     if screen.json {
         json(&picture, screen)
     } else {
@@ -53,19 +85,38 @@ pub(crate) fn run(log: &Log, args: &TimelineArgs, screen: &mut Screen<'_>) -> Re
     }
 }
 
+/// Writes a file, or to standard output for `-`.
+fn to_file(
+    file: &Path,
+    screen: &mut Screen<'_>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), LogError> {
+    if file == Path::new("-") {
+        return Ok(write(screen.out)?);
+    }
+    let failed = |source| LogError::File { path: file.to_owned(), source };
+    let mut out = BufWriter::new(File::create(file).map_err(failed)?);
+    write(&mut out).and_then(|()| out.flush()).map_err(failed)?;
+    screen.note(&format!("written to {}", file.display()));
+    Ok(())
+}
+
 fn gather(log: &Log, args: &TimelineArgs) -> Result<Option<Picture>, LogError> {
     let selection = Selection::new(&args.filter, &[])?;
     let Some(last) = log.last()? else { return Ok(None) };
+    let on_a_page = args.html.is_some() || args.trace.is_some();
+    let limit = args.limit.unwrap_or(if on_a_page { ON_A_PAGE } else { ON_A_TERMINAL });
     let mut picture = Picture {
         stories: VecDeque::new(),
         left_out: 0,
         processes: VecDeque::new(),
         daemon: VecDeque::new(),
+        walls: VecDeque::new(),
         last,
     };
     stories(log, &selection, |story| {
         picture.stories.push_back(story);
-        if picture.stories.len() > args.limit.max(1) {
+        if picture.stories.len() > limit.max(1) {
             picture.stories.pop_front();
             picture.left_out = picture.left_out.saturating_add(1);
         }
@@ -89,6 +140,18 @@ fn lives(log: &Log, selection: &Selection, picture: &mut Picture) -> Result<(), 
     for moment in log.events(1, u64::MAX)? {
         let moment = moment?;
         let place = moment.place();
+        let starts = moment.kind() == DAEMON_STARTED;
+        if starts || moment.sequence.is_multiple_of(PAIR_EVERY) {
+            picture.walls.push_back(place.at);
+            if picture.walls.len() > PAIRS {
+                picture.walls.pop_front();
+            }
+        }
+        // Everything else is not about lives, and need not be read.
+        if !starts && !KERNEL_LIVES.contains(&moment.kind()) {
+            before = Some(place);
+            continue;
+        }
         match moment.decode() {
             Ok(Event::DaemonStarted(started)) => {
                 // A daemon that was killed was last seen with its last event.

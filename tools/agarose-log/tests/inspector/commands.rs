@@ -280,3 +280,34 @@ fn an_empty_log_has_nothing_to_show_and_that_is_no_error() {
         assert_eq!(told.code, 0, "{words:?}: {}", told.err);
     }
 }
+
+#[test]
+fn timeline_is_written_as_a_page_that_needs_nothing_else() {
+    let mut lab = scenario();
+    lab.submit_as("</script><b>", "x", |submit| submit.owner = owner("agent:<!--"));
+    let page = lab.told(&["timeline", "--html", "-"]);
+    assert!(!page.contains("</script><b>") && !page.contains("agent <!--"), "data ends its element");
+    for word in ["http:", "https:", "src=", "@import"] {
+        assert!(!page.contains(word), "the page asks for something else: {word}");
+    }
+    let start = page.find("<script id=\"data\" type=\"application/json\">").unwrap();
+    let data = page[start..].split_once('>').unwrap().1.split_once("</script>").unwrap().0;
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["sessions"], serde_json::json!(["analysis", "plots", "</script><b>"]));
+    assert_eq!(data["tickets"].as_array().unwrap().len(), 8);
+    assert_eq!(data["daemon"].as_array().unwrap().len(), 2);
+    assert!(data["tickets"].as_array().unwrap().iter().all(|ticket| ticket.as_array().unwrap().len() == 13));
+}
+
+#[test]
+fn timeline_is_written_as_a_trace() {
+    let lab = scenario();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.json");
+    let told = lab.log(&["timeline", "--trace", file.to_str().unwrap()]);
+    assert_eq!((told.code, told.out.as_str()), (0, ""));
+    let trace = std::fs::read_to_string(file).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    assert_eq!(json["traceEvents"].as_array().unwrap().len(), trace.lines().count() - 2);
+    golden("trace.json", &trace);
+}
