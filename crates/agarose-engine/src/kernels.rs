@@ -274,6 +274,9 @@ impl Connection {
     }
 }
 
+/// How long a supervisor may take to leave once it was told to.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Why a connection is over.
 enum Over {
     /// The kernel's end was reported.
@@ -641,10 +644,7 @@ impl Link {
                 };
                 let failed = KernelReport::StartFailed { reason, unavailable: false };
                 let _ = self.report_durably(self.kernel(failed), vec![]).await;
-                let leave = ToSupervisor::Shutdown { generation: self.generation };
-                // It may have left already.
-                let _ = connection.send(&leave, &[]).await;
-                return Ok(Some(Over::Reported));
+                return self.part(connection, true).await.map(Some);
             }
             FromSupervisor::Started { id } => {
                 self.report(self.execution(id.0, ExecutionReport::Acknowledged));
@@ -808,6 +808,12 @@ impl Link {
         let leave = ToSupervisor::Shutdown { generation: self.generation };
         // It may have left already.
         let _ = connection.send(&leave, &[]).await;
+        // It writes its last record on the way out, and only then may its directory go.
+        let left = async { while let Ok(Some(_)) = connection.next_on_wire().await {} };
+        if tokio::time::timeout(LEAVE_PATIENCE, left).await.is_err() {
+            tracing::warn!(generation = %self.generation, "a supervisor does not leave; its grace will end it");
+            return Ok(Over::Detached);
+        }
         Ok(Over::Reported)
     }
 

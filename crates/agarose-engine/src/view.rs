@@ -371,6 +371,8 @@ pub(crate) struct History {
     pub(crate) cancel: Option<String>,
     pub(crate) record: Option<BlobRef>,
     pub(crate) output: Option<Output>,
+    /// Why the watchdog last began to stop it.
+    pub(crate) stopped_for: Option<Cause>,
     pub(crate) ended: Option<(Stamp, Word, Executed, EndCause)>,
 }
 
@@ -390,6 +392,7 @@ impl History {
                 self.output = Some(output);
             }
             Event::OutputKept { output, .. } => self.output = Some(output),
+            Event::LadderStarted { cause, .. } => self.stopped_for = Some(cause),
             Event::TicketEnded(ended) => {
                 self.ended = Some((stamp, ended.word, ended.executed, ended.cause));
             }
@@ -410,7 +413,6 @@ impl History {
             | Event::KernelGone { .. }
             | Event::KernelReattached { .. }
             | Event::ActivityNoted { .. }
-            | Event::LadderStarted { .. }
             | Event::InterruptRequested { .. }
             | Event::InterruptAnswered { .. }
             | Event::KillRequested { .. }
@@ -499,7 +501,8 @@ pub(crate) fn ticket(
         .and_then(|blob| reader.blob(&blob).ok().flatten())
         .and_then(|bytes| serde_json::from_slice::<ResultRecord>(&bytes).ok());
     view.error = history.ended.as_ref().and_then(|(_, word, executed, cause)| {
-        error(*word, *executed, cause, record.as_ref().map(|record| &record.result))
+        let result = record.as_ref().map(|record| &record.result);
+        error(*word, *executed, cause, history.stopped_for, result)
     });
     if let Some(record) = record {
         if record.children_left > 0 {
@@ -676,16 +679,31 @@ fn error(word: Word, executed: Executed, cause: &EndCause, result: Option<&CellR
                 "The cell returned after it was cancelled; its variables are kept.".to_owned(),
                 "kept",
             )),
-            Word::Interrupted => Some(ErrorView {
-                traceback: result
-                    .and_then(|result| result.error.as_ref())
-                    .map(|error| error.traceback.clone()),
-                ..with_kernel(
-                    "cancellation",
-                    "The cell was interrupted; variables that it had set before are kept.".to_owned(),
-                    "kept",
-                )
-            }),
+            Word::Interrupted => {
+                let (kind, message) = match stopped_for {
+                    Some(Cause::Timeout) => {
+                        ("timeout", "The cell ran longer than its timeout allows and was interrupted")
+                    }
+                    Some(Cause::IdleTimeout) => (
+                        "timeout",
+                        "The cell gave no sign of life for longer than its idle timeout allows and was interrupted",
+                    ),
+                    Some(Cause::Cancellation) => {
+                        ("cancellation", "The cell was cancelled and stopped at the interrupt")
+                    }
+                    Some(Cause::Interrupt) | None => ("cancellation", "The cell was interrupted"),
+                };
+                let error = result.and_then(|result| result.error.as_ref());
+                Some(ErrorView {
+                    traceback: error.map(|error| error.traceback.clone()).filter(|text| !text.is_empty()),
+                    line: error.and_then(|error| error.line),
+                    ..with_kernel(
+                        kind,
+                        format!("{message}; variables that it had set before are kept."),
+                        "kept",
+                    )
+                })
+            }
             Word::Failed | Word::TimedOut | Word::Refused | Word::Lost => {
                 let error = result.and_then(|result| result.error.clone()).unwrap_or_default();
                 Some(ErrorView {

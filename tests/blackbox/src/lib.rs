@@ -290,7 +290,9 @@ impl Lab {
                 fs::read(entry.path().join(file))
                     .is_ok_and(|bytes| bytes.windows(here.len()).any(|window| window == here.as_bytes()))
             };
-            if is_alive(pid) && (mentions("cmdline") || mentions("environ")) {
+            let runs_here = fs::read_link(entry.path().join("cwd"))
+                .is_ok_and(|cwd| cwd.starts_with(self.directory.path()));
+            if is_alive(pid) && (runs_here || mentions("cmdline") || mentions("environ")) {
                 found.push(pid);
             }
         }

@@ -2,3 +2,5 @@
 
 mod crash;
 mod spine;
+mod stopping;
+mod table;
