@@ -664,7 +664,13 @@ fn write_figure(path: &Path, bytes: &[u8]) -> bool {
 }
 
 /// What a person reads about a ticket that did not complete. It follows from the type alone.
-fn error(word: Word, executed: Executed, cause: &EndCause, result: Option<&CellResult>) -> Option<ErrorView> {
+fn error(
+    word: Word,
+    executed: Executed,
+    cause: &EndCause,
+    stopped_for: Option<Cause>,
+    result: Option<&CellResult>,
+) -> Option<ErrorView> {
     let plain =
         |kind: &str, message: String| ErrorView { kind: kind.to_owned(), message, ..ErrorView::default() };
     let with_kernel = |kind: &str, message: String, kernel: &str| ErrorView {
