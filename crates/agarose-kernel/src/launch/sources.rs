@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 include!(concat!(env!("OUT_DIR"), "/workers.rs"));
@@ -18,12 +19,14 @@ include!(concat!(env!("OUT_DIR"), "/workers.rs"));
 /// # Errors
 /// When they cannot be written.
 pub fn install_workers(root: &Path) -> io::Result<PathBuf> {
+    static TRIES: AtomicU64 = AtomicU64::new(0);
     let dir = root.join(format!("{DIGEST:016x}"));
     if dir.is_dir() {
         return Ok(dir);
     }
-    // Whole or not at all: another daemon's kernel may be starting from it.
-    let beside = root.join(format!("{DIGEST:016x}.new-{}", std::process::id()));
+    // Whole or not at all: another kernel may be starting from it.
+    let number = TRIES.fetch_add(1, Ordering::Relaxed);
+    let beside = root.join(format!("{DIGEST:016x}.new-{}-{number}", std::process::id()));
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
     for (name, content) in FILES {

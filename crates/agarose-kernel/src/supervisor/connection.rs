@@ -28,7 +28,8 @@ pub(super) struct Connection {
     stream: UnixStream,
     pub(super) decoder: Decoder,
     outgoing: Outgoing,
-    peer: Option<ProcessId>,
+    /// The process that connected.
+    pub(super) peer: Option<ProcessId>,
     pub(super) since: Instant,
     open: bool,
 }

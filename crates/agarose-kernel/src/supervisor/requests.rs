@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agarose_process::StopOutcome;
+use agarose_process::{ProcessId, StopOutcome};
 
 use super::{
     Attached, Connection, Current, ExecutionId, FinalCause, Follow, FrameError, FromSupervisor, Life,
@@ -59,8 +59,11 @@ impl Supervisor {
             Ok(Some(frame)) => frame.message::<ToSupervisor>(),
             Err(error) => Err(error),
         };
+        // The daemon that we have may have hung up before this one called.
+        self.hear_daemon();
+        let peer = self.strangers.get(index).and_then(|stranger| stranger.peer);
         let refusal = match attach {
-            Ok(attach) => self.refusal(&attach),
+            Ok(attach) => self.refusal(&attach, peer),
             Err(error) => Some(error.to_string()),
         };
         let Some(stranger) = self.strangers.get_mut(index) else {
@@ -81,8 +84,8 @@ impl Supervisor {
         }
     }
 
-    /// Why somebody who sends this is not taken.
-    fn refusal(&self, message: &ToSupervisor) -> Option<String> {
+    /// Why the process `peer` that sends this is not taken.
+    fn refusal(&self, message: &ToSupervisor, peer: Option<ProcessId>) -> Option<String> {
         let ToSupervisor::Attach { protocol, generation, secret, .. } = message else {
             return Some("the first message is not attach".to_owned());
         };
@@ -98,8 +101,11 @@ impl Supervisor {
         if self.leaving.is_some() {
             return Some("the supervisor is leaving".to_owned());
         }
-        // One that has died may have left its end to a child.
-        let taken = self.daemon.as_ref().is_some_and(|daemon| daemon.is_open() && daemon.peer_is_running());
+        // One that has died, or that calls again, may have left its old end to a child.
+        let taken = self
+            .daemon
+            .as_ref()
+            .is_some_and(|daemon| daemon.is_open() && daemon.peer != peer && daemon.peer_is_running());
         taken.then(|| "another daemon is attached".to_owned())
     }
 
