@@ -2,13 +2,13 @@
 //!
 //! | phase | event | next |
 //! |---|---|---|
-//! | – | `TicketAdmitted` | admitted |
-//! | admitted | `KernelStarting` | start awaited |
+//! | gone | `TicketAdmitted` | admitted |
+//! | admitted, stop awaited | `KernelStarting` | start awaited |
 //! | admitted, start awaited | `ExecuteRequested` | under way |
-//! | admitted (lifecycle) | `KernelStopRequested` | stop awaited |
-//! | stop awaited (restart) | `KernelStarting` | start awaited |
-//! | under way | `ExecuteAcknowledged` | under way, begun |
-//! | any | `TicketEnded`, then `CellClosed` | gone |
+//! | admitted, start awaited | `KernelStopRequested`, of a lifecycle ticket | stop awaited |
+//! | start awaited | `KernelStopRequested`, of a cell whose daemon stops | admitted |
+//! | under way | `ExecuteAcknowledged` | begun |
+//! | admitted, start awaited, stop awaited, under way, begun | `TicketEnded`, then `CellClosed` | gone |
 
 use alloc::boxed::Box;
 

@@ -5,13 +5,13 @@
 //! | absent | `KernelStarting` | starting |
 //! | starting | `KernelReady` | ready |
 //! | starting | `KernelStartFailed`, `KernelGone` | absent |
-//! | starting, ready | `KernelStopRequested`, `KillRequested` | stopping |
+//! | starting, ready | `KernelStopRequested` | stopping |
+//! | ready | `KillRequested` | stopping |
 //! | ready, stopping | `KernelGone` | absent |
-//! | ready, stopping, starting | `DaemonStarted` | the same, unattached |
-//! | unattached | `KernelReattached` | attached |
 //!
-//! A generation is never used again. Whether the kernel is busy follows from the session's active
-//! cell and is not said twice.
+//! `DaemonStarted` leaves what is there unattached until `KernelReattached`. A generation is never
+//! used again. Whether the kernel is busy follows from the session's active cell and is not said
+//! twice.
 
 use alloc::{string::String, vec::Vec};
 

@@ -2,12 +2,11 @@
 //!
 //! | state | event | next |
 //! |---|---|---|
-//! | – | `TicketQueued` | queued |
+//! | absent | `TicketQueued` | queued |
 //! | queued | `TicketAdmitted` | running |
-//! | queued | `TicketEnded` | ended: cancelled |
-//! | running | `TicketEnded` | ended: completed, failed, interrupted, cancelled, timed out, refused or lost |
+//! | queued, running | `TicketEnded` | ended |
 //!
-//! Its identity never changes; an ended ticket never changes again. Only open tickets live in the
+//! What waits can only end cancelled. Its identity never changes; an ended ticket never changes again. Only open tickets live in the
 //! [`World`](crate::world::World); what has ended is read from the log.
 
 use alloc::{string::String, vec::Vec};

@@ -2,14 +2,16 @@
 //!
 //! | rung | event | next rung |
 //! |---|---|---|
-//! | waiting | `LadderStarted`, `InterruptRequested` | interrupting |
-//! | interrupting | `InterruptAnswered(delivered)` | grace |
-//! | interrupting | `InterruptAnswered(reached nobody)`, `KillRequested` | killing |
+//! | waiting | `LadderStarted`, then `InterruptRequested` | interrupting |
+//! | interrupting, grace | `LadderStarted`, over a bare interrupt | interrupting |
+//! | interrupting | `InterruptAnswered`, delivered | grace |
+//! | interrupting | `KillRequested`, as the interrupt reached nobody | killing |
 //! | grace | `KillRequested` | killing |
-//! | interrupting, grace of a bare interrupt | `LadderEnded(ignored)` | waiting |
+//! | interrupting, grace | `LadderEnded`, as a bare interrupt was ignored | waiting |
 //! | killing | `GroupStopped` | stopped |
-//! | stopped | `KernelStarting` | stopped, with a replacement under way |
-//! | interrupting, grace, stopped | `LadderEnded` | ended (with the cell) |
+//! | interrupting, grace | `GroupStopped`, as its worker went by itself | stopped |
+//! | stopped | `KernelStarting` | replacing |
+//! | waiting, interrupting, grace, stopped, replacing | `TicketEnded` | ended |
 //!
 //! Deadlines are state: folding the log gives the same rung with the same deadline, so a daemon
 //! that was killed on any rung goes on from it. A bare interrupt (`agarose interrupt`) climbs one

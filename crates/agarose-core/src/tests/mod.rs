@@ -6,6 +6,7 @@ pub(crate) mod random;
 pub(crate) mod script;
 
 mod coordinator;
+mod purity;
 mod recovery;
 pub(crate) mod scale;
 mod tables;

@@ -23,19 +23,62 @@ use crate::{
 /// One thing that somebody does.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Submit { to: u8, by: u8, r: bool, work: Work, key: Option<u8>, after: Option<Index>, timeouts: Timeouts },
-    Repeat { ticket: Index, with_other_digest: bool },
-    Cancel { ticket: Index, by: u8, reach: Reach },
+    Submit {
+        to: u8,
+        by: u8,
+        r: bool,
+        work: Work,
+        key: Option<u8>,
+        after: Option<Index>,
+        timeouts: Timeouts,
+    },
+    Repeat {
+        ticket: Index,
+        with_other_digest: bool,
+    },
+    Cancel {
+        ticket: Index,
+        by: u8,
+        reach: Reach,
+    },
+    /// By its owner, and of what runs.
+    Stop {
+        which: Index,
+        bare: bool,
+    },
     Pause(Option<u8>),
     Resume(Option<u8>),
-    Close { session: u8, remove: bool },
-    Ask { session: u8, ticket: Option<Index>, expires: Option<u64> },
-    Answer { question: Index, allow: bool },
-    Pass { millis: u64, tick: bool },
+    Close {
+        session: u8,
+        remove: bool,
+    },
+    Ask {
+        session: u8,
+        ticket: Option<Index>,
+        expires: Option<u64>,
+    },
+    Answer {
+        question: Index,
+        allow: bool,
+    },
+    Pass {
+        millis: u64,
+        tick: bool,
+    },
     Settle(u8),
-    Kernel { which: Index, stale: bool, report: KernelReport },
-    Execution { which: Index, stale: bool, report: ExecutionReport },
-    StopDaemon { stop_kernels: bool },
+    Kernel {
+        which: Index,
+        stale: bool,
+        report: KernelReport,
+    },
+    Execution {
+        which: Index,
+        stale: bool,
+        report: ExecutionReport,
+    },
+    StopDaemon {
+        stop_kernels: bool,
+    },
     Crash,
 }
 
@@ -157,17 +200,17 @@ fn execution_op() -> impl Strategy<Value = Op> {
             output: Output::default(),
         }),
         1 => (0u64..100_000).prop_map(|at| ExecutionReport::Active { at }),
-        3 => (1u32..3, verdict).prop_map(|(attempt, verdict)| ExecutionReport::Interrupt { attempt, verdict }),
+        5 => (prop_oneof![3 => Just(1u32), 1 => 2u32..4], verdict).prop_map(|(attempt, verdict)| ExecutionReport::Interrupt { attempt, verdict }),
         2 => (outcome, any::<bool>()).prop_map(|(outcome, output)| ExecutionReport::Stopped {
             outcome,
             output: output.then(Output::default),
         }),
     ];
-    (any::<Index>(), prop::bool::weighted(0.2), report).prop_map(|(which, stale, report)| Op::Execution {
-        which,
-        stale,
-        report,
-    })
+    let said = (any::<Index>(), prop::bool::weighted(0.2), report);
+    prop_oneof![
+        4 => said.prop_map(|(which, stale, report)| Op::Execution { which, stale, report }),
+        2 => (any::<Index>(), any::<bool>()).prop_map(|(which, bare)| Op::Stop { which, bare }),
+    ]
 }
 
 fn question_op() -> impl Strategy<Value = Op> {
@@ -324,6 +367,13 @@ impl History {
             Op::Cancel { ticket, by, reach } => {
                 let Some((ticket, _)) = self.some_ticket(ticket) else { return Ok(()) };
                 Command::Cancel(Cancel { ticket, owner: who(by), reason: String::from("r"), reach: *reach })
+            }
+            Op::Stop { which, bare } => {
+                let Some((session, lease)) = self.some_lease(which, false) else { return Ok(()) };
+                let owner = self.drive.world.sessions()[&session].tickets[&lease.ticket].owner.clone();
+                let reach = if *bare { Reach::Interrupt } else { Reach::Full };
+                let reason = String::from("r");
+                Command::Cancel(Cancel { ticket: lease.ticket, owner, reason, reach })
             }
             Op::Pause(which) => Command::Pause { session: which.as_ref().map(name), by: who(&0) },
             Op::Resume(which) => Command::Resume { session: which.as_ref().map(name), by: who(&0) },

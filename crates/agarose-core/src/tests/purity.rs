@@ -1,5 +1,6 @@
 //! The core's sources stay pure: what the compiler cannot forbid is looked for in their text.
 
+use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 use std::{fs, path::Path};
 
 /// The text of each source file up to its tests.
@@ -11,7 +12,7 @@ fn sources() -> Vec<(String, String)> {
         if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             let own = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-            sources.push((path.display().to_string(), own.to_owned()));
+            sources.push((format!("{}", path.display()), own.to_owned()));
         }
     }
     assert!(sources.len() > 10, "the sources were not found");
