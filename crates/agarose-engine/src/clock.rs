@@ -20,7 +20,9 @@ impl Clock {
         let since_start = base
             .filter(|base| base.boot == boot)
             .map(|base| base.mono.saturating_add(uptime.saturating_sub(base.uptime)));
-        let by_wall = last.mono.saturating_add(wall_now().saturating_sub(last.wall));
+        // An empty log has no last stamp: the clock begins with it.
+        let away = if last == Stamp::default() { 0 } else { wall_now().saturating_sub(last.wall) };
+        let by_wall = last.mono.saturating_add(away);
         let base = since_start.unwrap_or(by_wall).max(last.mono);
         Self { base, started: Instant::now() }
     }
@@ -84,6 +86,11 @@ mod tests {
         let last = Stamp { wall: wall_now() + 3_600_000, mono: 700 };
         let clock = Clock::resume(Some(&base(1_000, 500)), last, "another", 10);
         assert_eq!(clock.base, 700);
+    }
+
+    #[test]
+    fn the_clock_of_a_new_directory_begins_at_zero() {
+        assert_eq!(Clock::resume(None, Stamp::default(), "b", 5).base, 0);
     }
 
     #[test]

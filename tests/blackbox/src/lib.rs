@@ -269,7 +269,7 @@ impl Lab {
     /// The events of the log, as the inspector prints them with `--json`.
     #[must_use]
     pub fn events(&self) -> Vec<Value> {
-        let outcome = self.run(["log", "grep", "--json"]).ok();
+        let outcome = self.run(["log", "tail", "-n", "1000000", "--json"]).ok();
         outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
