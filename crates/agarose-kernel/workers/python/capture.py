@@ -10,7 +10,7 @@ in time, and the counters tell what was seen beyond the bound.
 import os
 import sys
 from stat import S_ISREG
-from time import clock_gettime_ns, perf_counter
+from time import clock_gettime_ns, perf_counter, sleep, time_ns
 
 MAX_PATHS = 256
 MAX_PATH_CHARS = 1024
@@ -28,14 +28,8 @@ SECRET_NAMES = frozenset((".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-creden
 SECRET_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".ppk", ".kdbx", ".asc", ".gpg")
 SECRET_DIRECTORIES = ("/.ssh/", "/.aws/", "/.gnupg/", "/.kube/", "/.docker/", "/.azure/")
 
-# Events after which files may have changed without an `open` that says so.
-CHANGES = frozenset(
-    (
-        "os.rename", "os.link", "os.symlink", "os.truncate", "shutil.copyfile", "shutil.copymode",
-        "shutil.move", "shutil.make_archive", "shutil.unpack_archive", "shutil.copytree",
-        "ctypes.dlopen", "os.mkdir",
-    )
-)  # fmt: skip
+# Events that change a file without an `open`, and which argument is its path.
+CHANGES = {"os.rename": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0, "sqlite3.connect": 0}
 PROGRAMS = frozenset(
     ("subprocess.Popen", "os.system", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.exec")
 )
@@ -55,7 +49,6 @@ class Files:
         self.directory = directory
         self.workspace = "/"
         self.excluded = ()
-        self.reported = {}
         self.read = {}
         self.written = {}
         self.touched = False
@@ -90,17 +83,21 @@ class Files:
             if event == "open":
                 note(arguments)
             elif event in PROGRAMS:
-                self.touched = True
+                self._program_starts()
                 output.another_writes()
             elif event == "import":
                 if arguments[1] and not arguments[1].startswith(library):
                     self.native = True
             elif event in CHANGES:
-                self.touched = True
-            elif event == "sqlite3.connect":
-                note((arguments[0], "w", os.O_RDWR))
+                note((arguments[CHANGES[event]], "w", os.O_RDWR))
 
         return hook
+
+    def _program_starts(self):
+        """What a program writes is known by its time alone, which must differ from the cell's start."""
+        self.touched = True
+        while clock_gettime_ns(CLOCK_REALTIME_COARSE) <= self.stamp:
+            sleep(0.0005)
 
     def _opened(self, arguments):
         path, _, flags = arguments
@@ -135,7 +132,10 @@ class Files:
     def begin(self, capture):
         self._clear()
         self.started = perf_counter()
-        self.stamp = clock_gettime_ns(CLOCK_REALTIME_COARSE)
+        # The kernel stamps files with a clock that lags by up to a tick (or, newer ones, does not):
+        # what is stamped later than `stamp` is certainly of this cell, than `stamp_low` possibly.
+        self.stamp_low = clock_gettime_ns(CLOCK_REALTIME_COARSE)
+        self.stamp = time_ns()
         self.recording = bool(capture)
 
     def end(self):
@@ -155,22 +155,18 @@ class Files:
                 path = _normpath(path)
                 if path not in found:
                     self._look(path, found)
-        written = {
-            path: seen for path, seen in found.items() if self.reported.get(path) != seen
-        }
-        self.reported = found
         deadline = perf_counter() + HASH_SECONDS
         fields = {}
         read = [path for path in dict.fromkeys(map(_normpath, self.read))]
         read_uses = [use for use in (self._use(path, deadline) for path in read[:MAX_PATHS]) if use]
-        written_uses = [use for use in (self._use(path, deadline) for path in list(written)[:MAX_PATHS]) if use]
+        written_uses = [use for use in (self._use(path, deadline) for path in list(found)[:MAX_PATHS]) if use]
         if read_uses:
             fields["files_read"] = read_uses
         if written_uses:
             fields["files_written"] = written_uses
         counters = {
             "read_seen": len(read_uses) if len(read) <= MAX_PATHS else max(self.read_seen, len(read)),
-            "written_seen": len(written_uses) if len(written) <= MAX_PATHS else len(written),
+            "written_seen": len(written_uses) if len(found) <= MAX_PATHS else len(found),
         }
         if not complete:
             counters["workspace_cut_short"] = True
@@ -183,8 +179,8 @@ class Files:
             status = _stat(path)
         except (OSError, ValueError):
             return
-        if S_ISREG(status.st_mode) and status.st_ctime_ns >= self.stamp:
-            found[path] = (status.st_ctime_ns, status.st_mtime_ns, status.st_size)
+        if S_ISREG(status.st_mode) and status.st_ctime_ns >= self.stamp_low:
+            found[path] = None
 
     def _walk(self, found, seconds):
         """Looks for changed files; answers whether it could look at the whole workspace."""
@@ -194,7 +190,7 @@ class Files:
         entries = 0
         while directories:
             directory = directories.pop()
-            below = []
+            below, changed = [], []
             try:
                 with _scandir(directory) as listing:
                     for entry in listing:
@@ -204,12 +200,12 @@ class Files:
                             if name[0] != "." and name not in SKIPPED_DIRECTORIES:
                                 below.append(entry.path)
                         elif name == "pyvenv.cfg" or (name == ".git" and directory != self.workspace):
-                            below = []
+                            below, changed = [], []
                             break
                         elif entry.is_file(follow_symlinks=False):
                             status = entry.stat(follow_symlinks=False)
-                            if status.st_ctime_ns >= stamp:
-                                found[entry.path] = (status.st_ctime_ns, status.st_mtime_ns, status.st_size)
+                            if status.st_ctime_ns > stamp:
+                                changed.append(entry.path)
                         if entries & 255 == 0 and perf_counter() > deadline:
                             return False
                     else:
@@ -218,6 +214,7 @@ class Files:
             except OSError:
                 continue
             directories.extend(below)
+            found.update(dict.fromkeys(changed))
             if perf_counter() > deadline:
                 return not directories
         return True

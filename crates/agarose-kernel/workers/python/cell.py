@@ -77,7 +77,6 @@ class Cells:
         self.workspace = None
         self.running = None
         self.warnings = []
-        self.trace = self.profile = None
         self.future_flags = 0
         self.loop = None
         # Name -> source text of the cells that parsed; the newest are kept.
@@ -190,15 +189,14 @@ class Cells:
         interrupts.hold = 1
         parts = None
         try:
-            # A trace or profile function of the cell sees user code, never the worker's. A profiler
-            # in C (cProfile) could not be set again from here, and does no harm.
-            self.trace = _gettrace()
-            if self.trace is not None:
+            # A trace or profile function would see, and might break, the worker and every later
+            # cell. A profiler in C (cProfile) does no harm and may span cells.
+            if _gettrace() is not None:
                 _settrace(None)
-            profile = _getprofile()
-            if type(profile) in (_Function, _Method):
+                self.warn("the cell's trace function was removed at its end")
+            if type(_getprofile()) in (_Function, _Method):
                 _setprofile(None)
-                self.profile = profile
+                self.warn("the cell's profile function was removed at its end")
         except BaseException:
             # What a hook raises ends that hook.
             pass
@@ -284,12 +282,6 @@ class Cells:
 
     def _as_user(self, function, *arguments):
         """Runs user code: here, and only here, interrupts are raised where they land."""
-        if self.trace is not None:
-            _settrace(self.trace)
-            self.trace = None
-        if self.profile is not None:
-            _setprofile(self.profile)
-            self.profile = None
         self.interrupts.hold = 0
         self.interrupts.check()
         return function(*arguments)
@@ -397,9 +389,11 @@ class Cells:
                 self._show_value(value)
 
     def _show_value(self, value):
+        if _getpid() != self.pid:
+            return
         if _builtins.get("_", self.last_value) is self.last_value:
             _builtins["_"] = self.last_value = value
-        if type(value) in SIMPLE and _getpid() == self.pid:
+        if type(value) in SIMPLE:
             body = repr(value).encode("utf-8", "backslashreplace")
             if len(body) <= 65536:
                 self.output.before_frame()
@@ -431,7 +425,9 @@ class Cells:
         describe = need("failure").describe
         for _ in range(2):
             try:
-                return self._as_user(describe, failure, name, self.sources, limit, delivered)
+                return self._as_user(
+                    undisturbed, describe, failure, name, self.sources, limit, delivered
+                )
             except BaseException as error:
                 # Once more: the interrupt of a cell that just ended is no reason to lose its error.
                 self.interrupts.hold = 1
@@ -470,8 +466,7 @@ class Cells:
 
     def _await(self, coroutine):
         """Runs a cell's coroutine on the one event loop that all cells share."""
-        import asyncio
-
+        asyncio = self._import_asyncio()
         loop = self.loop
         if loop is None or loop.is_closed():
             loop = self.loop = asyncio.new_event_loop()
@@ -489,6 +484,18 @@ class Cells:
         finally:
             if self.interrupts.seen and not loop.is_closed() and not loop.is_running():
                 self._cancel_tasks(asyncio, loop, asyncio.all_tasks(loop) - before)
+
+    def _import_asyncio(self):
+        # Whole: an import that an interrupt breaks off leaves a package that never works again.
+        interrupts = self.interrupts
+        main = get_ident() == interrupts.main
+        interrupts.hold += main
+        try:
+            import asyncio
+        finally:
+            interrupts.hold -= main
+        interrupts.check()
+        return asyncio
 
     def _run_loop(self, loop, task, is_loop_file):
         interrupts = self.interrupts

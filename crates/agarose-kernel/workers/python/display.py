@@ -265,6 +265,8 @@ def _bytes(mime, data, max_text):
 
 def _plain(metadata):
     """Metadata as the wire can say it: JSON of bounded size, or nothing."""
+    if not metadata:
+        return {}
     try:
         text = dumps(metadata, allow_nan=False, default=repr)
         return loads(text) if 2 < len(text) <= 65536 else {}

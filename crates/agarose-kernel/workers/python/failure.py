@@ -30,18 +30,24 @@ def describe(error, cell, sources, limit, interrupted=False):
         except Exception:
             pass
     # What the cell did to linecache must not cost the traceback its lines.
-    for name, text in sources.items():
-        if name not in linecache.cache:
-            linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    try:
+        for name, text in sources.items():
+            if name not in linecache.cache:
+                linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    except Exception:
+        pass
     described = {"name": _name(error), "message": _message(error)}
     try:
-        text = _usual(error) if _is_modest(chain, sources) else None
+        text = _usual(error) if _is_modest(chain) else None
     except Exception:
         text = None
     if text is None:
-        text = _bounded(error, chain)
+        text = _bounded(chain, sources)
     described["traceback"] = _clean(cut(text, limit))
-    line = None if interrupted else _line(error, cell)
+    line = None
+    if not interrupted:
+        # An error that a task passed on may have its frames in the one it was made from.
+        line = next(filter(None, (_line(one, cell) for one in chain)), None)
     if line is not None:
         described["line"] = line
     if isinstance(error, SystemExit):
@@ -148,7 +154,7 @@ def _line(error, cell):
     return line
 
 
-def _is_modest(chain, sources):
+def _is_modest(chain):
     """Whether the standard formatter's work on it is bounded."""
     if len(chain) > MAX_CHAIN:
         return False
@@ -177,19 +183,28 @@ def _usual(error):
     return "".join(traceback.TracebackException(type(error), error, error.__traceback__).format())
 
 
-def _bounded(error, chain):
+def _bounded(chain, sources):
     parts = []
     if len(chain) > MAX_CHAIN:
         parts.append("[… earlier exceptions of the chain left out …]\n\n")
     for index in range(min(len(chain), MAX_CHAIN) - 1, -1, -1):
         one = chain[index]
-        parts.append(_one(one))
+        parts.append(_one(one, sources))
         if index:
             parts.append(_CAUSE if chain[index - 1].__cause__ is one else _CONTEXT)
     return "".join(parts)
 
 
-def _one(error):
+def _source_line(code, number, sources):
+    try:
+        if code.co_filename in sources:
+            return sources[code.co_filename].splitlines()[number - 1]
+        return linecache.getline(code.co_filename, number)
+    except Exception:
+        return ""
+
+
+def _one(error, sources):
     frames = []
     tb = error.__traceback__
     while tb is not None:
@@ -205,7 +220,7 @@ def _one(error):
                 lines.append("  [… %d frames left out …]\n" % (len(frames) - 2 * half))
             continue
         lines.append('  File "%s", line %s, in %s\n' % (code.co_filename, number, code.co_name))
-        source = linecache.getline(code.co_filename, number)[: MAX_LINE * 4].strip()
+        source = _source_line(code, number, sources)[: MAX_LINE * 4].strip()
         if source:
             lines.append("    " + cut(source, MAX_LINE) + "\n")
     if isinstance(error, SyntaxError) and error.filename is not None:

@@ -250,7 +250,11 @@ class Output:
         self.listen(2)
 
     def another_writes(self):
-        """A program that the cell starts may write to both descriptors unseen."""
+        """A program that the cell starts may write to both descriptors unseen, from now on."""
+        if _getpid() != self.pid:
+            return
+        for channel in list(self.dirty):
+            self._settle(channel)
         self.dirty.update((1, 2))
         self.active = None
         self.listen(1)

@@ -9,7 +9,7 @@ import fcntl
 import os
 import sys
 from _json import encode_basestring, make_encoder, make_scanner
-from _signal import SIG_DFL, SIG_UNBLOCK, SIGINT, SIGQUIT, getsignal, pthread_kill, pthread_sigmask, signal
+from _signal import SIG_DFL, SIG_UNBLOCK, SIGINT, SIGQUIT, SIGURG, getsignal, pthread_kill, pthread_sigmask, signal
 from _thread import RLock, get_ident, start_new_thread
 from time import sleep
 
@@ -62,6 +62,10 @@ def high(descriptor):
     return os.dup(descriptor)
 
 
+def _nudged(signum, frame):
+    pass
+
+
 class Interrupts:
     """The SIGINT handler and what it owes to the running cell.
 
@@ -88,7 +92,11 @@ class Interrupts:
         """Makes SIGINT ours again, whatever the cell before did with it."""
         if getsignal(SIGINT) is not self.handler:
             signal(SIGINT, self.handler)
-        pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
+        if getsignal(SIGURG) is not _nudged:
+            # The supervisor's nudge: a SIGINT that came just before a blocking system call is
+            # noticed only when that call returns, and any handled signal makes it return.
+            signal(SIGURG, _nudged)
+        pthread_sigmask(SIG_UNBLOCK, (SIGINT, SIGURG))
 
     def arm(self):
         """From here an interrupt belongs to the cell; held until its first instruction."""
