@@ -8,7 +8,7 @@ use agarose_core::{
     budget::{Counters, Unit},
     command::{Cancel, ExecutionReport, KernelReport, Reach, Submit},
     event::{DaemonStarted, Output, ResultStatus},
-    slot::KernelProcess,
+    slot::{GroupOutcome, KernelProcess},
     stream::{self, StreamChannel, StreamRun},
     ticket::{Timeouts, Work},
     watchdog::Verdict,
@@ -27,6 +27,9 @@ pub(crate) struct Lab {
     now: Stamp,
     tickets: u128,
     attachments: Vec<Attachment>,
+    /// Events that are gathered into larger commits, when many are made.
+    gathered: Option<Vec<RawEvent>>,
+    appended: u64,
 }
 
 /// What a command wrote.
@@ -84,6 +87,8 @@ impl Lab {
             now: Stamp { wall: START, mono: 0 },
             tickets: 0,
             attachments: Vec::new(),
+            gathered: None,
+            appended: 0,
         };
         lab.start_daemon(&[]);
         lab
@@ -125,9 +130,17 @@ impl Lab {
     /// Appends events as they are.
     pub(crate) fn append(&mut self, events: &[Event]) {
         let raw: Vec<RawEvent> = events.iter().map(|event| RawEvent::of(event, self.now).unwrap()).collect();
-        let attachments = std::mem::take(&mut self.attachments);
-        if !raw.is_empty() {
-            self.journal().append(&raw, &attachments).unwrap();
+        self.appended += raw.len() as u64;
+        let gathered = match &mut self.gathered {
+            Some(gathered) => {
+                gathered.extend(raw);
+                if gathered.len() < 500 { Vec::new() } else { std::mem::take(gathered) }
+            }
+            None => raw,
+        };
+        if !gathered.is_empty() {
+            let attachments = std::mem::take(&mut self.attachments);
+            self.journal().append(&gathered, &attachments).unwrap();
         }
         for event in events {
             self.world.apply(self.now, event);
@@ -244,6 +257,53 @@ impl Lab {
         output
     }
 
+    /// Cells in several sessions until the log has this many events: most complete, some do not.
+    pub(crate) fn fill(&mut self, events: u64, sessions: u64) {
+        self.gathered = Some(Vec::new());
+        let (start, mut n) = (self.appended, 0);
+        while self.appended < start + events {
+            n += 1;
+            let name = format!("session-{:02}", n % sessions);
+            let ticket = self.after(n * 7919 % 900).submit_as(&name, &format!("step({n})"), |submit| {
+                submit.timeouts.start_to_close = Some(Millis(5000));
+            });
+            let waiting = n.is_multiple_of(5).then(|| self.submit(&name, "later()"));
+            let waiting = waiting.filter(|waiting| {
+                if !n.is_multiple_of(10) {
+                    self.cancel(*waiting, "not needed", Reach::Full);
+                }
+                n.is_multiple_of(10)
+            });
+            self.begin(&name);
+            match n % 23 {
+                7 => self.after(40).result(&name, ResultStatus::Error, "", "{}"),
+                11 => {
+                    self.after(300).cancel(ticket, "not needed", Reach::Full);
+                    self.after(2).verdict(&name, Verdict::Delivered);
+                    self.after(3).result_as(&name, ResultStatus::Interrupted, true, "", "{}");
+                }
+                13 if n.is_multiple_of(3) => {
+                    self.after(5000).tick();
+                    self.after(10).verdict(&name, Verdict::Delivered);
+                    self.after(10_000).tick();
+                    let outcome = GroupOutcome::ExitedOnTerm;
+                    self.after(800).execution(&name, ExecutionReport::Stopped { outcome, output: None });
+                    self.after(250).kernel_ready(&name);
+                }
+                _ => self.after(n * 104_729 % 2500).result(&name, ResultStatus::Ok, "", "{}"),
+            }
+            if waiting.is_some() {
+                self.begin(&name);
+                self.after(n * 31 % 400).result(&name, ResultStatus::Ok, "", "{}");
+            }
+        }
+        let rest = self.gathered.take().unwrap();
+        if !rest.is_empty() {
+            let attachments = std::mem::take(&mut self.attachments);
+            self.journal().append(&rest, &attachments).unwrap();
+        }
+    }
+
     /// A cell that runs to its end.
     pub(crate) fn complete(&mut self, name: &str, millis: u64, stdout: &str) {
         self.begin(name);
@@ -301,6 +361,16 @@ impl Lab {
     pub(crate) fn events(&mut self, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
         let events = self.journal().reader().events(..);
         events.map(|entry| entry.unwrap().event.decode().unwrap()).filter(|event| wanted(event)).collect()
+    }
+
+    /// Every kernel is found alive after a restart.
+    pub(crate) fn reattach(&mut self) {
+        let sessions: Vec<SessionId> = self.world.sessions().keys().cloned().collect();
+        for session in sessions {
+            if self.world.sessions()[&session].slot(Language::Python).generation().is_some() {
+                self.kernel(session.as_str(), KernelReport::Reattached);
+            }
+        }
     }
 
     /// What the last event says of how a ticket ended.

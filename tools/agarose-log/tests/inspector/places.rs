@@ -81,3 +81,19 @@ fn no_command_writes_into_the_directory_that_it_looks_at() {
     }
     assert!(files(lab.path()) == before);
 }
+
+/// `SAMPLE=DIR cargo test -p agarose-log --test inspector -- --ignored pages` writes pages to look at.
+#[test]
+#[ignore = "writes pages for people to look at"]
+fn pages_to_look_at() {
+    let into = PathBuf::from(std::env::var_os("SAMPLE").unwrap());
+    for (name, events, sessions) in [("small", 10, 1), ("middle", 400, 3), ("large", 100_000, 12)] {
+        let mut lab = Lab::new();
+        lab.fill(events, sessions);
+        lab.after(20_000).restart(&["the daemon before did not stop in order"]);
+        lab.reattach();
+        lab.fill(events / 10, sessions);
+        let page = into.join(format!("{name}.html"));
+        assert_eq!(inspect(lab.path(), &["timeline", "--html", page.to_str().unwrap()]).code, 0);
+    }
+}
