@@ -73,7 +73,9 @@ pub enum WriteKind {
     Define,
     /// Its value is changed in place by the language's own syntax or a known function.
     Mutate,
-    /// Its value may be changed by code that is not known.
+    /// Its value may be changed by a function of the session, which [`Facts::calls`] names.
+    CalleeMutate,
+    /// Its value may be changed by code that nobody knows.
     CallMutate,
     /// State behind it changes that no name shows (a module's generator, a finalizer).
     Hidden,
@@ -187,8 +189,12 @@ pub struct Argument {
     /// Keyword.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyword: Option<String>,
-    /// The name whose value is passed.
+    /// The name whose value is passed; empty when it is a parameter of the calling function.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// The parameter of the calling function whose value is passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<u32>,
 }
 
 /// How two values hang together.

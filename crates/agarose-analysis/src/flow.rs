@@ -473,6 +473,16 @@ impl<'s> Flow<'s> {
     /// The value is changed in place. `deep` when also what it holds may be changed.
     pub(crate) fn mutate(&mut self, value: Value, certainty: Certainty, deep: bool, at: Range) {
         let kind = if certainty == Certainty::Possible { WriteKind::CallMutate } else { WriteKind::Mutate };
+        self.mutate_as(value, certainty, kind, deep, at);
+    }
+
+    /// The value may be changed by a call; `recorded` when the session can tell whether it is.
+    pub(crate) fn mutate_by_call(&mut self, value: Value, recorded: bool, at: Range) {
+        let kind = if recorded { WriteKind::CalleeMutate } else { WriteKind::CallMutate };
+        self.mutate_as(value, Certainty::Possible, kind, true, at);
+    }
+
+    fn mutate_as(&mut self, value: Value, certainty: Certainty, kind: WriteKind, deep: bool, at: Range) {
         let count = self.values[value.index()].rels.len();
         for n in 0..count {
             let Some((object, rel)) = self.values[value.index()].rels.get(n).copied() else { break };
@@ -487,6 +497,8 @@ impl<'s> Flow<'s> {
             match self.objects[object as usize] {
                 Object::External(var) if !identity => self.touched.push(var),
                 Object::External(var) => self.touch(var, certainty, kind, deep || rel == Rel::Part, at),
+                // The call itself is noted with the parameter it gets.
+                Object::Parameter(..) if kind == WriteKind::CalleeMutate => {}
                 Object::Parameter(frame, position) => {
                     if let Some(frame) = self.frames.iter_mut().find(|known| known.id == frame) {
                         frame.mutated_parameters |= 1 << position.min(63);

@@ -16,7 +16,9 @@ mod facts;
 mod flow;
 mod python;
 mod r;
+mod slice;
 mod span;
+pub mod stale;
 mod symbols;
 mod tree;
 
@@ -24,6 +26,7 @@ pub use facts::{
     ANALYSER, Access, Alias, Argument, Call, Certainty, Channel, ChannelEvent, Code, Delete, Dialect, Effect, Facts,
     Function, Import, Language, Read, Scope, Shape, Strength, Uncertain, Via, Write, WriteKind,
 };
+pub use slice::Slice;
 pub use span::Span;
 
 /// The facts of a cell.

@@ -174,6 +174,10 @@ impl<'s> Walker<'s> {
     }
 
     fn load(&mut self, node: Node) -> Value {
+        if self.text(node).is_empty() {
+            // A token that the parser made up.
+            return FRESH;
+        }
         let symbol = self.symbol(node);
         let at = self.range(node);
         self.load_symbol(symbol, at, Via::Immediate)

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use tree_sitter::{Parser, Tree as Parsed};
 
-use crate::effects::r::is_builtin;
+use crate::effects::r::is_known;
 use crate::facts::{Certainty, Code, Dialect, Effect, Facts, Language, Scope as NameScope, Via, WriteKind};
 use crate::flow::{FRESH, Flow, IMMUTABLE, Kind as ValueKind, Value, Var};
 use crate::span::Range;
@@ -91,7 +91,7 @@ pub(crate) fn analyse(source: &str, old: Option<&Parsed>) -> (Facts, Option<Pars
         walker.give_up();
     }
     let degraded = walker.degraded;
-    let mut facts = walker.flow.report(source, Dialect::Plain, degraded, is_builtin);
+    let mut facts = walker.flow.report(source, Dialect::Plain, degraded, is_known);
     facts.inspects = inspects;
     (facts, parsed)
 }

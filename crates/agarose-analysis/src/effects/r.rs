@@ -29,3 +29,8 @@ pub(crate) fn is_builtin(name: &str) -> bool {
     static NAMES: OnceLock<HashMap<&'static str, ()>> = OnceLock::new();
     NAMES.get_or_init(|| names::NAMES.split_whitespace().map(|name| (name, ())).collect()).contains_key(name)
 }
+
+/// Whether the name is a function of the language or of a package in the tables.
+pub(crate) fn is_known(name: &str) -> bool {
+    is_builtin(name) || function(name).is_some()
+}

@@ -252,17 +252,28 @@ impl<'s> Flow<'s> {
         }
         // Somebody else's code: it may keep, return or change whatever it is given.
         let mut given: Vec<Value> = arguments.iter().map(|arg| arg.value).collect();
-        let roots: Vec<Var> = self.roots(value).into_iter().chain(self.made_by(value).to_vec()).collect();
-        for callee in roots.iter().copied().take(4) {
-            self.record_call(callee, method, arguments, at);
+        let mut recorded = false;
+        if let Some(callee) = self.root(value) {
+            recorded = self.record_call(callee, method, arguments, at);
+        } else if method.is_some() && matches!(self.kind(value), Kind::Unknown) {
+            // What came out of a call of the session's, if that made an object.
+            let makers = self.made_by(value).to_vec();
+            let alone = makers.len() == 1 && self.roots(value).iter().all(|root| makers.contains(root));
+            for maker in makers.iter().copied().take(4) {
+                recorded = self.record_call(maker, method, arguments, at) && alone;
+            }
+        } else {
+            for callee in self.roots(value).into_iter().take(4) {
+                self.record_call(callee, method, arguments, at);
+            }
         }
         if !copies {
             for arg in arguments {
-                self.mutate(arg.value, Certainty::Possible, true, at);
+                self.mutate_by_call(arg.value, recorded, at);
             }
         }
-        if let Kind::Instance(_) | Kind::Class(_) = self.kind(value) {
-            self.mutate(value, Certainty::Possible, true, at);
+        if (method.is_some() && !copies) || matches!(self.kind(value), Kind::Instance(_) | Kind::Class(_)) {
+            self.mutate_by_call(value, recorded, at);
         }
         for arg in arguments {
             self.escape(arg.value, at);
@@ -279,16 +290,19 @@ impl<'s> Flow<'s> {
         if result == Value::NONE { unknown } else { self.union(result, unknown) }
     }
 
-    fn record_call(&mut self, callee: Var, method: Option<Symbol>, arguments: &[Arg], at: Range) {
+    /// Notes the call for whoever knows the session. Whether it could.
+    fn record_call(&mut self, callee: Var, method: Option<Symbol>, arguments: &[Arg], at: Range) -> bool {
         let conventional = matches!(self.externals.get(callee as usize), Some(known) if *known != Value::NONE
             && matches!(self.kind(*known), Kind::Module(_)));
-        if conventional {
-            return;
+        if conventional || !self.is_global(callee) {
+            return false;
         }
         let frame = self.frame();
-        if frame.calls.len() < 4096 {
+        let room = frame.calls.len() < 4096;
+        if room {
             frame.calls.push(CallRecord { callee, method, arguments: arguments.to_vec(), at });
         }
+        room
     }
 
     fn instantiate(&mut self, value: Value, class: u32, arguments: &[Arg], at: Range) -> Value {
@@ -384,7 +398,12 @@ impl<'s> Flow<'s> {
                 self.call(callee, call.method, &passed, at, false);
                 self.certain();
             } else if self.bits(call.callee) & ENTRY != 0 {
-                self.record_call(call.callee, call.method, &passed, at);
+                let recorded = self.record_call(call.callee, call.method, &passed, at);
+                if self.language == crate::facts::Language::Python {
+                    for arg in &passed {
+                        self.mutate_by_call(arg.value, recorded, at);
+                    }
+                }
             }
         }
         for trace in &traces {
@@ -487,6 +506,7 @@ pub(super) fn kinds_of(bits: u8) -> impl Iterator<Item = WriteKind> {
         WriteKind::Import,
         WriteKind::Define,
         WriteKind::Mutate,
+        WriteKind::CalleeMutate,
         WriteKind::CallMutate,
         WriteKind::Hidden,
     ]

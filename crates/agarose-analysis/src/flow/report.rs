@@ -292,11 +292,13 @@ impl Flow<'_> {
                     super::Key::Keyword(name) => (None, Some(self.symbols.name(name).to_owned())),
                     super::Key::Any => (None, None),
                 };
-                for root in self.roots(arg.value) {
-                    if self.is_global(root) {
-                        let name = self.name_of(root).to_owned();
-                        arguments.push(Argument { position, keyword: keyword.clone(), name });
-                    }
+                for (object, _) in &self.values[arg.value.index()].rels {
+                    let (name, parameter) = match self.objects[*object as usize] {
+                        Object::External(root) if self.is_global(root) => (self.name_of(root).to_owned(), None),
+                        Object::Parameter(_, of) => (String::new(), Some(of)),
+                        Object::External(_) | Object::New => continue,
+                    };
+                    arguments.push(Argument { position, keyword: keyword.clone(), name, parameter });
                 }
             }
             arguments.sort();

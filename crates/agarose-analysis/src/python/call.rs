@@ -119,7 +119,6 @@ impl<'s> Walker<'s> {
         // An object's own method: only the session knows its class.
         self.inplace(tree, node, receiver, at);
         let method = self.flow.intern(name);
-        self.flow.mutate(receiver, Certainty::Possible, true, at);
         self.unknown_call(receiver, Some(method), &arguments, at)
     }
 

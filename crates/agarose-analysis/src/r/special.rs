@@ -351,6 +351,10 @@ impl<'s> Walker<'s> {
                 }
                 return;
             }
+            if self.kind(envir) == Kind::Identifier && self.text(envir) != ".GlobalEnv" {
+                let none = Effect::default();
+                self.flow.doubt(Code::NamespaceHandle, none, NameScope::All, Some(self.text(envir)), at);
+            }
             environment = Some(given);
         }
         if name == "makeActiveBinding" {
