@@ -304,6 +304,7 @@ fn refusal(answer: &Answer) -> Problem {
 fn exit_of(kind: &str, status: u16) -> Exit {
     match (kind, status) {
         ("internal", _) => Exit::Error,
+        ("gone", _) => Exit::NoDaemon,
         ("bad_request", _) | (_, 400 | 413 | 422) => Exit::Usage,
         (_, 404) => Exit::NotFound,
         (_, 500..=502) => Exit::Error,

@@ -215,3 +215,134 @@ impl Handle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{CancelBody, FlowBody, SubmitBody},
+        client::{Client, session_path},
+        places,
+    };
+
+    /// A daemon that admits nobody, so that no kernel is ever started.
+    fn paused(options: Options) -> (tempfile::TempDir, Embedded, Client) {
+        let dir = tempfile::tempdir().unwrap();
+        let embedded = Embedded::start(dir.path(), options).unwrap();
+        let mut client = Client::connect(dir.path()).unwrap();
+        let all = FlowBody { session: None, all: true, owner: "agent:a".into() };
+        client.post("/v1/pause", &all).unwrap();
+        (dir, embedded, client)
+    }
+
+    /// Starts a daemon once the one before has given the directory back.
+    fn started_again(dir: &Path) -> Embedded {
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            match Embedded::start(dir, Options::default()) {
+                Err(problem) if problem.kind == "in_use" && std::time::Instant::now() < deadline => {
+                    std::thread::yield_now();
+                }
+                other => return other.unwrap(),
+            }
+        }
+    }
+
+    fn cell(session: &str) -> SubmitBody {
+        SubmitBody {
+            session: session.into(),
+            owner: "agent:a".into(),
+            code: "1".into(),
+            ..SubmitBody::default()
+        }
+    }
+
+    #[test]
+    fn a_ticket_waits_is_shown_and_is_cancelled_over_the_socket() {
+        let (_dir, embedded, mut client) = paused(Options::default());
+        let submitted = client.submit(&cell("s")).unwrap();
+        assert_eq!((submitted.state.as_str(), submitted.position), ("queued", 1));
+        let (_, view) = client.wait(&submitted.ticket, Some(Duration::ZERO)).unwrap();
+        assert_eq!((view.state.as_str(), view.has_ended()), ("queued", false));
+        let cancel = CancelBody { owner: "agent:a".into(), reason: Some("enough".into()), reach: None };
+        let found: serde_json::Value =
+            serde_json::from_slice(&client.cancel(&submitted.ticket, &cancel).unwrap()).unwrap();
+        assert_eq!(found, serde_json::json!({"ticket": submitted.ticket, "found": "dequeued"}));
+        let (_, view) = client.wait(&submitted.ticket, None).unwrap();
+        assert_eq!((view.state.as_str(), view.executed.as_deref()), ("cancelled", Some("no")));
+        let again = client.cancel(&submitted.ticket, &cancel).unwrap_err();
+        assert_eq!((again.kind.as_str(), again.exit), ("ended", Exit::Refused));
+        embedded.stop();
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_said_with_its_field_and_its_exit_code() {
+        let (_dir, embedded, mut client) = paused(Options { queue_cap: Some(1), ..Options::default() });
+        let mut told = |change: &dyn Fn(&mut SubmitBody)| {
+            let mut request = cell("s");
+            change(&mut request);
+            let problem = client.submit(&request).unwrap_err();
+            (problem.kind.clone(), problem.message.clone(), problem.exit)
+        };
+        let usage = |message: &str| ("bad_request".to_owned(), message.to_owned(), Exit::Usage);
+        assert_eq!(told(&|r| r.session = " ".into()), usage("session: session is empty"));
+        assert_eq!(told(&|r| r.owner = "agent:".into()), usage("owner: owner id is empty"));
+        assert_eq!(told(&|r| r.key = Some(String::new())), usage("key: is empty"));
+        let (kind, message, exit) = told(&|r| r.language = Some("julia".into()));
+        assert_eq!((kind.as_str(), exit), ("bad_request", Exit::Usage));
+        assert!(message.starts_with("language: "), "{message}");
+        client.submit(&cell("s")).unwrap();
+        let full = client.submit(&cell("s")).unwrap_err();
+        assert_eq!((full.kind.as_str(), full.exit), ("queue_full", Exit::Refused));
+        client.submit(&cell("another")).unwrap();
+        let unknown = "0".repeat(26);
+        for path in ["/v1/nowhere".to_owned(), format!("/v1/tickets/{unknown}"), session_path("none", "")] {
+            let problem = client.get(&path).unwrap_err();
+            assert_eq!((problem.kind.as_str(), problem.exit), ("not_found", Exit::NotFound), "{path}");
+        }
+        let misspelt = serde_json::json!({"session": "s", "owner": "agent:a", "code": "1", "timeout": 5});
+        let problem = client.post("/v1/tickets", &misspelt).unwrap_err();
+        assert!(problem.message.contains("unknown field `timeout`"), "{}", problem.message);
+        embedded.stop();
+    }
+
+    #[test]
+    fn the_same_key_is_the_same_ticket_also_for_the_next_daemon() {
+        let (dir, embedded, mut client) = paused(Options::default());
+        let keyed = SubmitBody { key: Some("k".into()), ..cell("s") };
+        let first = client.submit(&keyed).unwrap();
+        embedded.stop();
+        let embedded = started_again(dir.path());
+        let mut client = Client::connect(dir.path()).unwrap();
+        let second = client.submit(&keyed).unwrap();
+        assert_eq!((&second.ticket, second.repeated), (&first.ticket, true));
+        let other = SubmitBody { code: "2".into(), ..keyed };
+        let problem = client.submit(&other).unwrap_err();
+        assert_eq!((problem.kind.as_str(), problem.exit), ("key_conflict", Exit::Refused));
+        assert_eq!(problem.ticket.as_ref(), Some(&first.ticket));
+        embedded.stop();
+    }
+
+    #[test]
+    fn a_second_daemon_is_told_who_holds_the_directory() {
+        let (dir, embedded, _client) = paused(Options::default());
+        let Err(problem) = Embedded::start(dir.path(), Options::default()) else {
+            panic!("two daemons hold one directory");
+        };
+        assert_eq!((problem.kind.as_str(), problem.exit), ("in_use", Exit::Refused));
+        assert!(problem.sentence().contains(&std::process::id().to_string()), "{}", problem.sentence());
+        embedded.stop();
+        assert!(!dir.path().join(places::SOCKET).exists());
+        started_again(dir.path()).stop();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_told_with_what_to_do() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let Err(problem) = Embedded::start(file.path(), Options::default()) else {
+            panic!("a file is no directory");
+        };
+        assert_eq!(problem.exit, Exit::Error);
+        assert!(problem.hint.as_deref().is_some_and(|hint| hint.contains("--data-dir")));
+    }
+}

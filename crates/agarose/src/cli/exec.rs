@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -34,7 +34,9 @@ pub(super) fn exec(global: &Global, args: &SubmitArgs) -> Result<Exit, Problem> 
             submitted.ticket
         ));
     }
-    let (raw, view) = follow(&mut client, &submitted.ticket, &screen)?;
+    let followed = follow(&mut client, &submitted.ticket, &screen);
+    interrupts.stay_if_leaving();
+    let (raw, view) = followed?;
     if global.json {
         say(&String::from_utf8_lossy(&raw));
     } else {
@@ -153,6 +155,7 @@ struct Shared {
     owner: String,
     ticket: Mutex<Option<String>>,
     presses: AtomicUsize,
+    leaving: AtomicBool,
 }
 
 impl Interrupts {
@@ -168,6 +171,7 @@ impl Interrupts {
             owner,
             ticket: Mutex::new(None),
             presses: AtomicUsize::new(0),
+            leaving: AtomicBool::new(false),
         });
         let mut pressed =
             Signals::new(signals).map_err(|error| Problem::because("cannot watch for Ctrl-C", &error))?;
@@ -179,6 +183,7 @@ impl Interrupts {
                 if signal == SIGINT && presses == 1 {
                     watcher.cancel();
                 } else {
+                    watcher.leaving.store(true, Ordering::SeqCst);
                     watcher.tell_way_back();
                     before_leaving();
                     std::process::exit(i32::from(Exit::Busy as u8));
@@ -196,6 +201,13 @@ impl Interrupts {
         // A Ctrl-C that came while it was being submitted was meant for it.
         if self.pressed() {
             self.shared.cancel();
+        }
+    }
+
+    /// Does not return when the program is on its way out: what fails meanwhile is nobody's business.
+    pub(super) fn stay_if_leaving(&self) {
+        while self.shared.leaving.load(Ordering::SeqCst) {
+            std::thread::park_timeout(std::time::Duration::from_secs(1));
         }
     }
 
@@ -225,10 +237,10 @@ impl Shared {
         let dir = quoted(&self.dir.display().to_string());
         match ticket {
             Some(ticket) => note(&format!(
-                "\nleft running: {ticket}\ncome back with `agarose --data-dir {dir} wait {ticket}`, \
+                "\ngoing away; {ticket} is left to the daemon\ncome back with `agarose --data-dir {dir} wait {ticket}`, \
                  look with `agarose --data-dir {dir} observe {ticket}`"
             )),
-            None => note("\nnothing was left running"),
+            None => note("\ngoing away; nothing was submitted"),
         }
     }
 }

@@ -64,6 +64,7 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Result<Exit, Problem> {
         runner.screen.note(&format!("note: {remark}"));
     }
     let ended = runner.run_all(args.keep_going);
+    runner.interrupts.stay_if_leaving();
     if args.session.is_none() {
         runner.clean_up();
     }
@@ -202,13 +203,12 @@ impl Runner<'_> {
         language: Language,
     ) -> Result<Exit, Problem> {
         let label = cell.label();
-        let line = cell.line.map(|line| format!(" line {line}")).unwrap_or_default();
         let request = SubmitBody {
             session: self.session.clone(),
             owner: self.owner.clone(),
             language: Some(language.as_str().to_owned()),
             code: cell.source.clone(),
-            name: Some(format!("<{} cell {n}{line}>", self.file)),
+            name: Some(format!("<{} cell {n}>", self.file)),
             timeout_ms: self.timeout_ms,
             workspace: Some(self.workspace.clone()),
             ..SubmitBody::default()
@@ -226,6 +226,12 @@ impl Runner<'_> {
             self.tell_cell(n, of, label, wall, &raw)?;
         } else {
             exec::conclude(&self.screen, &view);
+            // In a script the line of the file is what an editor can jump to.
+            if let (Some(error), Some(first)) = (view.error.as_ref().and_then(|error| error.line), cell.line)
+            {
+                let line = first + usize::try_from(error).unwrap_or(1).saturating_sub(1);
+                self.screen.note(&format!("at {}:{line}", self.file));
+            }
         }
         let exit = Exit::of_state(&view.state);
         let pieces = if self.keeps_output { self.retained(&view)? } else { Vec::new() };
