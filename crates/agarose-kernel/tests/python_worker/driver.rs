@@ -19,7 +19,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-pub type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const O_NONBLOCK: i32 = 0o4000;
 /// Generous: only a worker that hangs meets it.
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What arrived, in the order of arrival; neighbouring pieces of one stream are one.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
     Frame(Value, Vec<u8>),
@@ -35,27 +35,27 @@ pub enum Event {
 
 /// Everything of one execution.
 #[derive(Debug, Default)]
-pub struct Cell {
-    pub events: Vec<Event>,
+pub(crate) struct Cell {
+    pub(crate) events: Vec<Event>,
     /// The result frame; absent when the worker died.
-    pub result: Option<Value>,
-    pub died: Option<ExitStatus>,
+    pub(crate) result: Option<Value>,
+    pub(crate) died: Option<ExitStatus>,
 }
 
 impl Cell {
-    pub fn stdout(&self) -> Vec<u8> {
+    pub(crate) fn stdout(&self) -> Vec<u8> {
         self.stream(|event| if let Event::Stdout(bytes) = event { Some(bytes) } else { None })
     }
 
-    pub fn stderr(&self) -> Vec<u8> {
+    pub(crate) fn stderr(&self) -> Vec<u8> {
         self.stream(|event| if let Event::Stderr(bytes) = event { Some(bytes) } else { None })
     }
 
-    pub fn out(&self) -> String {
+    pub(crate) fn out(&self) -> String {
         String::from_utf8_lossy(&self.stdout()).into_owned()
     }
 
-    pub fn err(&self) -> String {
+    pub(crate) fn err(&self) -> String {
         String::from_utf8_lossy(&self.stderr()).into_owned()
     }
 
@@ -63,7 +63,7 @@ impl Cell {
         self.events.iter().filter_map(of).flatten().copied().collect()
     }
 
-    pub fn frames(&self, kind: &str) -> Vec<(&Value, &[u8])> {
+    pub(crate) fn frames(&self, kind: &str) -> Vec<(&Value, &[u8])> {
         self.events
             .iter()
             .filter_map(|event| match event {
@@ -74,7 +74,7 @@ impl Cell {
     }
 
     /// The displays as (kind, MIME type to bytes).
-    pub fn displays(&self) -> Vec<(String, BTreeMap<String, Vec<u8>>)> {
+    pub(crate) fn displays(&self) -> Vec<(String, BTreeMap<String, Vec<u8>>)> {
         self.frames("display")
             .into_iter()
             .map(|(head, body)| {
@@ -93,7 +93,7 @@ impl Cell {
     }
 
     /// The text form of the last expression's value.
-    pub fn value(&self) -> String {
+    pub(crate) fn value(&self) -> String {
         self.displays()
             .into_iter()
             .filter(|(kind, _)| kind == "result")
@@ -102,16 +102,16 @@ impl Cell {
             .collect()
     }
 
-    pub fn field(&self, name: &str) -> Value {
+    pub(crate) fn field(&self, name: &str) -> Value {
         self.result.as_ref().map(|result| result[name].clone()).unwrap_or_default()
     }
 
-    pub fn status(&self) -> String {
+    pub(crate) fn status(&self) -> String {
         text(&self.field("status"))
     }
 
     /// `name: message` of the error.
-    pub fn error(&self) -> String {
+    pub(crate) fn error(&self) -> String {
         let error = self.field("error");
         if error.is_null() {
             return String::new();
@@ -119,12 +119,12 @@ impl Cell {
         format!("{}: {}", text(&error["name"]), text(&error["message"]))
     }
 
-    pub fn traceback(&self) -> String {
+    pub(crate) fn traceback(&self) -> String {
         text(&self.field("error")["traceback"])
     }
 
     /// The order of channels, as in `out err display out`.
-    pub fn order(&self) -> String {
+    pub(crate) fn order(&self) -> String {
         let words: Vec<&str> = self
             .events
             .iter()
@@ -139,12 +139,12 @@ impl Cell {
     }
 }
 
-pub fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// One worker process.
-pub struct Worker {
+pub(crate) struct Worker {
     child: Child,
     to: PipeWriter,
     wire: File,
@@ -159,12 +159,12 @@ pub struct Worker {
     killer: Option<(Child, ChildStdin)>,
     /// When an interrupt was sent that has not shown yet.
     nudge: Option<Instant>,
-    pub ready: Value,
-    pub workspace: tempfile::TempDir,
+    pub(crate) ready: Value,
+    pub(crate) workspace: tempfile::TempDir,
 }
 
 impl Worker {
-    pub fn start(program: &[&str], options: Value) -> Outcome<Self> {
+    pub(crate) fn start(program: &[&str], options: Value) -> Outcome<Self> {
         let (incoming, to) = pipe()?;
         let (wire, outgoing) = pipe()?;
         let us = std::process::id();
@@ -223,11 +223,11 @@ impl Worker {
         Ok(worker)
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn send(&mut self, head: &Value, body: &[u8]) -> Outcome<()> {
+    pub(crate) fn send(&mut self, head: &Value, body: &[u8]) -> Outcome<()> {
         let head = head.to_string();
         let mut frame = u32::try_from(head.len())?.to_le_bytes().to_vec();
         frame.extend(u32::try_from(body.len())?.to_le_bytes());
@@ -237,25 +237,25 @@ impl Worker {
         Ok(())
     }
 
-    pub fn send_bytes(&mut self, bytes: &[u8]) -> Outcome<()> {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Outcome<()> {
         Ok(self.to.write_all(bytes)?)
     }
 
     /// Closes the worker's way of hearing us, as a supervisor that died would.
-    pub fn hang_up(&mut self) -> Outcome<()> {
+    pub(crate) fn hang_up(&mut self) -> Outcome<()> {
         let (_, other) = pipe()?;
         self.to = other;
         Ok(())
     }
 
     /// Sends a cell and waits for its result or for the worker's death.
-    pub fn run(&mut self, source: &str) -> Outcome<Cell> {
+    pub(crate) fn run(&mut self, source: &str) -> Outcome<Cell> {
         let id = self.begin(source)?;
         self.finish(&id)
     }
 
     /// Sends a cell and answers its id.
-    pub fn begin(&mut self, source: &str) -> Outcome<String> {
+    pub(crate) fn begin(&mut self, source: &str) -> Outcome<String> {
         self.count += 1;
         let id = format!("execution{:017}", self.count);
         let head = json!({"t": "execute", "id": id, "name": format!("<cell {}>", self.count),
@@ -265,13 +265,13 @@ impl Worker {
     }
 
     /// Waits until the worker said of this execution that user code begins.
-    pub fn started(&mut self, id: &str) -> Outcome<()> {
+    pub(crate) fn started(&mut self, id: &str) -> Outcome<()> {
         self.until(|events| find(events, "started", id))?;
         Ok(())
     }
 
     /// Waits until this text has come on stdout.
-    pub fn printed(&mut self, wanted: &str) -> Outcome<()> {
+    pub(crate) fn printed(&mut self, wanted: &str) -> Outcome<()> {
         let found = self.until(|events| {
             events.iter().position(
                 |event| matches!(event, Event::Stdout(bytes) if String::from_utf8_lossy(bytes).contains(wanted)),
@@ -280,7 +280,7 @@ impl Worker {
         found.map(|_| ()).ok_or_else(|| format!("the worker died before it printed {wanted}").into())
     }
 
-    pub fn finish(&mut self, id: &str) -> Outcome<Cell> {
+    pub(crate) fn finish(&mut self, id: &str) -> Outcome<Cell> {
         let found = self.until(|events| find(events, "result", id))?;
         self.nudge = None;
         // What was written before the result is in the pipes; what follows it is another's.
@@ -308,7 +308,7 @@ impl Worker {
     }
 
     /// Waits for the worker's end.
-    pub fn gone(&mut self) -> Outcome<Cell> {
+    pub(crate) fn gone(&mut self) -> Outcome<Cell> {
         self.until(|_| None)?;
         let died = Some(self.child.wait()?);
         self.pump()?;
@@ -316,7 +316,7 @@ impl Worker {
     }
 
     /// Waits until the events satisfy `done`; none when the worker went away first.
-    pub fn until(&mut self, done: impl Fn(&[Event]) -> Option<usize>) -> Outcome<Option<usize>> {
+    pub(crate) fn until(&mut self, done: impl Fn(&[Event]) -> Option<usize>) -> Outcome<Option<usize>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let moved = self.pump()?;
@@ -344,7 +344,7 @@ impl Worker {
     }
 
     /// Reads what is there, each pipe until it is empty; whether anything was.
-    pub fn pump(&mut self) -> Outcome<bool> {
+    pub(crate) fn pump(&mut self) -> Outcome<bool> {
         let mut moved = false;
         let mut chunk = vec![0; 1 << 16];
         // Bounded, so that a cell that never stops printing does not keep us from its other pipes.
@@ -403,7 +403,7 @@ impl Worker {
     }
 
     /// Sends SIGINT as the supervisor does, with its nudges while the result is awaited.
-    pub fn interrupt(&mut self) -> Outcome<()> {
+    pub(crate) fn interrupt(&mut self) -> Outcome<()> {
         self.signal("INT")?;
         self.nudge = Some(Instant::now() + Duration::from_millis(20));
         Ok(())
@@ -457,13 +457,13 @@ fn without_blocking(end: &impl AsRawFd) -> Outcome<File> {
 
 /// An interpreter of this machine.
 #[derive(Clone, Debug)]
-pub struct Python {
-    pub path: PathBuf,
-    pub version: (u32, u32),
+pub(crate) struct Python {
+    pub(crate) path: PathBuf,
+    pub(crate) version: (u32, u32),
 }
 
 /// One CPython of each version from 3.9 on that can be found, and what `AGAROSE_TEST_PYTHONS` names.
-pub fn pythons() -> &'static [Python] {
+pub(crate) fn pythons() -> &'static [Python] {
     static FOUND: OnceLock<Vec<Python>> = OnceLock::new();
     FOUND.get_or_init(|| {
         let mut found: BTreeMap<(u32, u32), Python> = BTreeMap::new();

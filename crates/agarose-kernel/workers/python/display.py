@@ -109,6 +109,8 @@ class Displays:
         buffer = BytesIO()
         dpi = self.cells.options.get("figure_dpi") or 100
         figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
+        # Drawing marks it as changed; from here on only the cell's own changes do.
+        figure.stale = False
         return {"text/plain": repr(figure), "image/png": buffer.getvalue()}, {}
 
     def _is_stray(self):
@@ -123,12 +125,13 @@ class Displays:
             return
         if figure_type is not None and isinstance(value, figure_type):
             bundle, found = self._figure(value)
-            self.shown_figures[id(value)] = value
         else:
             bundle, found = self._bundle(value)
         if metadata:
             found.update(metadata)
         self._send(bundle, found, kind, name)
+        if figure_type is not None and isinstance(value, figure_type):
+            self.shown_figures[id(value)] = value
 
     def _bundle(self, value):
         bundle, metadata = {}, {}
