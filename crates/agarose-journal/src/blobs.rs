@@ -126,7 +126,6 @@ impl Blobs {
     }
 
     /// The names of all blob files, with the lengths that they have.
-    #[expect(dead_code, reason = "`verify` uses it")]
     pub(crate) fn list(&self) -> io::Result<Vec<BlobRef>> {
         let mut found = Vec::new();
         let shelves = match self.files.list(&self.directory) {
@@ -147,7 +146,7 @@ impl Blobs {
     }
 }
 
-fn parse_hash(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn parse_hash(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.is_ascii() {
         return None;
     }

@@ -100,6 +100,8 @@ pub struct Journal {
     noted: u64,
     buffer: Vec<u8>,
     poisoned: Option<String>,
+    /// Whether each record is synced by itself; not while a whole journal is being copied.
+    sync_each: bool,
     feeder: Feeding,
     /// Given up last.
     _lock: Option<Lock>,
@@ -169,6 +171,7 @@ impl Journal {
             noted,
             buffer: Vec::new(),
             poisoned: None,
+            sync_each: true,
             feeder,
             _lock: lock,
         })
@@ -225,10 +228,47 @@ impl Journal {
         attachments: &[Attachment],
         urgency: Urgency,
     ) -> Result<(), AppendError> {
+        let stored = self.shared.lock().stored.0;
+        self.append_noting(stored, events, attachments, urgency)
+    }
+
+    /// Appends a record of another journal as it is; it is durable after [`Journal::finish_copy`].
+    pub(crate) fn append_copy(
+        &mut self,
+        stored: u64,
+        events: &[RawEvent],
+        attachments: &[Attachment],
+    ) -> Result<Head, AppendError> {
+        self.sync_each = false;
+        self.wait_for_store(Urgency::Ordinary)?;
+        self.append_noting(stored, events, attachments, Urgency::Ordinary)?;
+        Ok(self.head)
+    }
+
+    /// Makes a copy durable, and closes it.
+    pub(crate) fn finish_copy(mut self) -> Result<(), AppendError> {
+        self.sync_current()?;
+        self.sync_each = true;
+        self.checkpoint()
+    }
+
+    fn sync_current(&mut self) -> Result<(), AppendError> {
+        match self.current.file.sync_data() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.poison(&format!("{}: {error}", self.current.path.display()))),
+        }
+    }
+
+    fn append_noting(
+        &mut self,
+        stored: u64,
+        events: &[RawEvent],
+        attachments: &[Attachment],
+        urgency: Urgency,
+    ) -> Result<(), AppendError> {
         if let Some(why) = &self.poisoned {
             return Err(AppendError::Poisoned { why: why.clone() });
         }
-        let stored = self.shared.lock().stored.0;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let written = record::write(self.shared.chain, &self.head, stored, events, attachments, &mut buffer)
@@ -259,8 +299,8 @@ impl Journal {
                 AppendError::Io { path: self.current.path.clone(), source }
             });
         }
-        if let Err(error) = file.sync_data() {
-            return Err(self.poison(&format!("{}: {error}", self.current.path.display())));
+        if self.sync_each {
+            self.sync_current()?;
         }
         self.at += bytes.len() as u64;
         Ok(())
@@ -358,6 +398,9 @@ impl Journal {
         }
         match self.next_segment(length) {
             Ok(next) => {
+                if !self.sync_each {
+                    self.sync_current()?;
+                }
                 self.emergency = false;
                 self.roll(next);
                 self.remake_reserve();

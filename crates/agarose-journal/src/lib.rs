@@ -16,14 +16,17 @@
 //! | `reader` | the log as others see it |
 //! | `codec` | what events are as bytes |
 //! | `blobs`, `snapshot` | large content, folded states |
+//! | `inspect`, `export` | looking without writing; verify, salvage, export, import |
 //! | `files`, `lock`, `error` | the disk, the owner, what goes wrong |
 
 mod blobs;
 pub mod codec;
 mod error;
 mod event;
+pub mod export;
 mod feeder;
 pub mod files;
+pub mod inspect;
 mod journal;
 pub mod lock;
 pub mod open;

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fs,
     io::{self, Read},
+    ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -185,7 +186,10 @@ pub(crate) fn open_with(
     let journal =
         found.iter().find_map(|segment| segment.header.ok()).map_or(new_id, |header| header.journal);
     let chain = ChainKey::of(&journal);
-    let scan = scan::scan(found, chain, &journal)?;
+    let mut scan = scan::scan(found, chain, &journal);
+    if let Some(damage) = scan.damage.take() {
+        return Err(damage.into());
+    }
 
     let snapshots = snapshot::list(&*files, &places.snapshots).map_err(at(&places.snapshots))?;
     let (store, store_report) =
@@ -208,8 +212,10 @@ pub(crate) fn open_with(
         false
     });
     let head = scan.head;
+    let first = first_event(&*store)?.unwrap_or(1);
     let shared = Arc::new(Shared::new(
         journal,
+        first,
         files,
         places.clone(),
         options,
@@ -245,6 +251,64 @@ pub(crate) fn open_with(
         before,
     };
     Ok(Opened { journal, report, snapshot })
+}
+
+/// The first event that the store has.
+pub(crate) fn first_event(store: &dyn Store) -> Result<Option<u64>, StoreError> {
+    let found = store.first(Space::Page, Bound::Unbounded, Bound::Unbounded)?;
+    Ok(found.and_then(|(key, _)| Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?))))
+}
+
+/// Begins a journal with this id in a directory that is empty or not there, at any point of a log; `None` if
+/// something is there.
+pub(crate) fn begin(
+    directory: &Path,
+    options: &Options,
+    id: [u8; 16],
+    head: Head,
+) -> Result<Option<Journal>, OpenError> {
+    if directory.exists() && fs::read_dir(directory).map_err(at(directory))?.next().is_some() {
+        return Ok(None);
+    }
+    let places = Places::of(directory);
+    let files = RealFiles::shared();
+    for place in [&places.root, &places.segments, &places.snapshots, &places.blobs] {
+        files.create_directory(place).map_err(at(place))?;
+    }
+    let lock = Lock::take(&places.lock)?;
+    files.sync_directory(&places.root).map_err(at(&places.root))?;
+    // Only the first segment of all begins with the first record of all.
+    let number = if head.records == 0 { 1 } else { 2 };
+    let room = files.room(&places.segments).map_err(at(&places.segments))?;
+    let size = segment::size_for(options.segment_bytes, 0, room);
+    let header = SegmentHeader { number, size, journal: id };
+    let current = Segment::create(&*files, &places.segments, header).map_err(at(&places.segments))?;
+    let store = SledPlace { places: &places }.open()?;
+    write_identity(&*store, &id)?;
+    let shared = Arc::new(Shared::new(
+        id,
+        head.sequence.saturating_add(1),
+        files,
+        places.clone(),
+        options,
+        store,
+        Tail::new(head),
+        VecDeque::new(),
+        Spare::None,
+        (head.sequence, head.records),
+    ));
+    let parts = Parts {
+        shared,
+        current,
+        at: HEADER,
+        reserve: false,
+        head,
+        noted: 0,
+        lock: Some(lock),
+        retained_bytes: options.retained_bytes,
+        threads: true,
+    };
+    Journal::start(parts).map(Some).map_err(at(&places.root))
 }
 
 fn remove_temporaries(files: &dyn Files, places: &Places) -> Result<Vec<PathBuf>, OpenError> {
@@ -327,10 +391,10 @@ fn fit_store(
     Ok((place.open()?, StoreReport::SetAside { path, cause }))
 }
 
-const IDENTITY: &[u8] = b"journal";
+pub(crate) const IDENTITY: &[u8] = b"journal";
 
 fn write_identity(store: &dyn Store, journal: &[u8; 16]) -> Result<(), StoreError> {
-    if store.get(Space::Meta, IDENTITY)?.is_none() {
+    if store.get(Space::Meta, IDENTITY)?.is_none_or(|found| found != journal) {
         let mut batch = Batch::default();
         batch.put(Space::Meta, IDENTITY, *journal);
         store.put(batch)?;
@@ -351,12 +415,16 @@ fn judge_store(
         Ok(identity) => identity,
         Err(error) => return Ok(Verdict::Replace(error.to_string())),
     };
-    if identity.as_ref().is_some_and(|found| found != journal) {
-        return if scan.segments.is_empty() {
-            Err(lost_end(scan, places, "the store has events of a journal".to_owned()).into())
-        } else {
-            Ok(Verdict::Replace("it belongs to another journal".to_owned()))
+    if scan.segments.is_empty() {
+        // The store is made before the first segment. One without events is from a start that got no further.
+        return match store.first(Space::Page, Bound::Unbounded, Bound::Unbounded) {
+            Ok(None) => Ok(Verdict::Keep(store, StoreReport::Made)),
+            Ok(Some(_)) => Err(lost_end(scan, places, "the store has events of a journal".to_owned()).into()),
+            Err(error) => Ok(Verdict::Replace(error.to_string())),
         };
+    }
+    if identity.as_ref().is_some_and(|found| found != journal) {
+        return Ok(Verdict::Replace("it belongs to another journal".to_owned()));
     }
     let had = match page::head(chain, &*store) {
         Ok(head) => head.unwrap_or_else(|| chain.genesis()),
@@ -387,16 +455,15 @@ fn judge_store(
         }
         return Ok(Verdict::Keep(store, StoreReport::LostTail { known: scan.stored, had: had.sequence }));
     }
-    let report = if existed || scan.segments.is_empty() {
+    let report = if existed {
         StoreReport::Sound
     } else {
         StoreReport::SetAside { path: None, cause: "it was not there".to_owned() }
     };
-    let report = if scan.segments.is_empty() { StoreReport::Made } else { report };
     Ok(Verdict::Keep(store, report))
 }
 
-fn says(error: &ReadError) -> String {
+pub(crate) fn says(error: &ReadError) -> String {
     use std::error::Error;
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -472,7 +539,7 @@ fn segments_agree(chain: ChainKey, scan: &Scan, head: Head) -> Result<bool, scan
 }
 
 /// Gives the store what it lacks.
-fn feed(chain: ChainKey, scan: &Scan, store: &dyn Store) -> Result<u64, OpenError> {
+pub(crate) fn feed(chain: ChainKey, scan: &Scan, store: &dyn Store) -> Result<u64, OpenError> {
     const BATCH_BYTES: usize = 1024 * 1024;
     let had = page::head(chain, store)?.unwrap_or_else(|| chain.genesis());
     let mut waiting: Vec<Arc<Commit>> = Vec::new();

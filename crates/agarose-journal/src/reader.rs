@@ -58,6 +58,19 @@ impl Reader {
         self.shared.lock().tail.head
     }
 
+    /// The id of the journal.
+    #[must_use]
+    pub fn journal(&self) -> [u8; 16] {
+        self.shared.journal
+    }
+
+    /// The first event there is: 1, unless the history before it was given up. What comes before it is
+    /// [`ReadError::Missing`].
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.shared.first
+    }
+
     /// The events in a range of sequence numbers, in order, up to those that are durable now.
     pub fn events(&self, range: impl RangeBounds<u64>) -> Events {
         self.walk(range, None)
@@ -79,7 +92,7 @@ impl Reader {
         let from = match range.start_bound() {
             Bound::Included(n) => (*n).max(1),
             Bound::Excluded(n) => n.saturating_add(1),
-            Bound::Unbounded => 1,
+            Bound::Unbounded => self.first(),
         };
         let to = match range.end_bound() {
             Bound::Included(n) => *n,
@@ -336,10 +349,14 @@ impl Commits {
         let records: Vec<Record> = match from_tail {
             Some(commits) => commits.iter().map(|commit| commit.record.clone()).collect(),
             None => {
-                let sequence = self.at.first;
-                page::find(self.shared.chain, &*self.shared.store()?, self.at)?
-                    .ok_or(ReadError::Missing { sequence })?
-                    .1
+                let (sequence, store) = (self.at.first, self.shared.store()?);
+                let mut found = page::find(self.shared.chain, &*store, self.at)?;
+                if found.is_none() && self.at.record == 0 {
+                    // The log begins with this event, and not with the first record of all.
+                    let at = PageKey { first: sequence, record: u64::MAX };
+                    found = page::find(self.shared.chain, &*store, at)?;
+                }
+                found.ok_or(ReadError::Missing { sequence })?.1
             }
         };
         let end = records.last().map(|record| record.header().head());

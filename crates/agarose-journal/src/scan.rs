@@ -4,7 +4,7 @@
 //! record that is not whole, and it is the last. A record that is not whole is therefore damage when a
 //! sound record follows it, when somebody (store, snapshot) knows it, or when it does not look torn.
 
-use std::{io, path::PathBuf};
+use std::{collections::VecDeque, io, path::PathBuf};
 
 use crate::{
     error::{Damage, OpenError},
@@ -51,6 +51,10 @@ pub(crate) struct Scan {
     /// The torn end, if there is one.
     pub(crate) torn: Option<Torn>,
     pub(crate) warnings: Vec<String>,
+    /// What is wrong with the segments, if anything is.
+    pub(crate) damage: Option<ScanError>,
+    /// The segments that were not read because of that.
+    pub(crate) unread: VecDeque<Found>,
 }
 
 /// Why a scan did not end well.
@@ -98,118 +102,107 @@ impl Question {
     }
 }
 
-/// Reads and judges segments, which must be those of one journal, in order.
-pub(crate) fn scan(found: Vec<Found>, chain: ChainKey, journal: &[u8; 16]) -> Result<Scan, ScanError> {
-    check_headers(&found, chain, journal)?;
-    let mut segments = Vec::new();
-    let mut head = found.first().filter(|segment| segment.number == 1).map(|_| chain.genesis());
-    let mut from = None;
-    let mut stored = 0;
-    let mut questions: Vec<Question> = Vec::new();
-    let mut warnings = Vec::new();
-    let mut ended: Option<(PathBuf, u64)> = None;
-    for segment in found {
-        let bytes = segment.read().map_err(|error| ScanError::Io(segment.path.clone(), error))?;
-        let mut first = None;
-        let mut last = None;
-        let walked = segment::walk(chain, &bytes, &mut head, |offset, record, _| {
-            first.get_or_insert_with(|| record.header().before());
-            last = Some((offset, record.header().length() as u64));
-            stored = stored.max(record.header().stored);
-            Ok::<(), ScanError>(())
-        });
-        let (at, end) = walked?;
-        let offset = HEADER + at as u64;
-        let rest = bytes.get(at..).unwrap_or_default();
-        let place = head.unwrap_or_else(|| chain.genesis());
-        if let End::Bad(Flaw::Newer(format)) = end {
-            return Err(ScanError::Newer(segment.path, format));
-        }
-        if first.is_some() {
-            // What came before continues here without a hole, so whatever lay at its end was cut long ago.
-            questions.clear();
-            from = from.or(first);
-        } else if end == End::Bad(Flaw::Chain) {
-            let what = format!("{} begins with a record that does not follow", segment.path.display());
-            let damage = match questions.pop() {
-                Some(question) => question.damage(place, what),
-                None => {
-                    let (path, offset) = ended.unwrap_or_else(|| (segment.path.clone(), offset));
-                    let tickets = record::guess_tickets(rest);
-                    Damage {
-                        path,
-                        offset,
-                        record: place.records,
-                        sequence: place.sequence + 1,
-                        what,
-                        tickets,
-                    }
-                }
-            };
-            return Err(damage.into());
-        }
-        ended = Some((segment.path.clone(), offset));
-        if let Some(question) = judge(&segment, chain, &bytes, at, end, place, &mut warnings)? {
-            questions.push(question);
-        }
-        segments.push(Scanned {
-            size: segment.header.map_or(0, |header| header.size),
-            holds: first.zip(head),
-            end: offset,
-            last,
-            blank: at == 0 && segment::is_blank(rest),
-            found: segment,
-        });
-    }
-    let head = head.unwrap_or_else(|| chain.genesis());
-    let mut torn = None;
-    for mut question in questions {
-        if let Some(what) = question.not_torn.take() {
-            return Err(question.damage(head, what).into());
-        }
-        torn = Some(Torn {
-            path: question.path,
-            offset: question.offset,
-            record: head.records,
-            sequence: head.sequence.saturating_add(1),
-        });
-    }
-    Ok(Scan { segments, from, head, stored, torn, warnings })
+/// Reads and judges segments in order. They must be those of one journal; what is wrong with them is in the
+/// result, with everything that comes before it.
+pub(crate) fn scan(found: Vec<Found>, chain: ChainKey, journal: &[u8; 16]) -> Scan {
+    let mut scan = Scan {
+        segments: Vec::new(),
+        from: None,
+        head: chain.genesis(),
+        stored: 0,
+        torn: None,
+        warnings: Vec::new(),
+        damage: None,
+        unread: found.into(),
+    };
+    scan.damage = scan.read(chain, journal).err();
+    scan
 }
 
-fn damage_at(segment: &Found, offset: u64, head: Head, what: String, bytes: &[u8]) -> Damage {
-    Damage {
-        path: segment.path.clone(),
-        offset,
-        record: head.records,
-        sequence: head.sequence.saturating_add(1),
-        what,
-        tickets: record::guess_tickets(bytes),
-    }
-}
-
-fn check_headers(found: &[Found], chain: ChainKey, journal: &[u8; 16]) -> Result<(), ScanError> {
-    let at_start =
-        |segment: &Found, what: String| ScanError::from(damage_at(segment, 0, chain.genesis(), what, &[]));
-    let mut before: Option<u64> = None;
-    for segment in found {
-        match segment.header {
-            Err(Flaw::Newer(format)) => return Err(ScanError::Newer(segment.path.clone(), format)),
-            Err(flaw) => return Err(at_start(segment, format!("the segment cannot be read: {flaw}"))),
-            Ok(header) if header.journal != *journal => {
-                return Err(at_start(segment, "the segment belongs to another journal".to_owned()));
+impl Scan {
+    fn read(&mut self, chain: ChainKey, journal: &[u8; 16]) -> Result<(), ScanError> {
+        let begins = self.unread.front().is_some_and(|segment| segment.number == 1);
+        let mut head = begins.then(|| chain.genesis());
+        let mut questions: Vec<Question> = Vec::new();
+        let mut ended: Option<(PathBuf, u64)> = None;
+        while let Some(segment) = self.unread.front() {
+            let before = self.segments.last().map(|before: &Scanned| before.found.number);
+            check_header(segment, before, self.head, journal)?;
+            let bytes = segment.read().map_err(|error| ScanError::Io(segment.path.clone(), error))?;
+            let Some(segment) = self.unread.pop_front() else { break };
+            let mut first = None;
+            let mut last = None;
+            let walked = segment::walk(chain, &bytes, &mut head, |offset, record, _| {
+                first.get_or_insert_with(|| record.header().before());
+                last = Some((offset, record.header().length() as u64));
+                self.stored = self.stored.max(record.header().stored);
+                Ok::<(), ScanError>(())
+            });
+            let (at, end) = walked?;
+            let offset = HEADER + at as u64;
+            let rest = bytes.get(at..).unwrap_or_default();
+            self.head = head.unwrap_or(self.head);
+            self.from = self.from.or(first);
+            let path = segment.path.clone();
+            let judged = judge(&segment, chain, &bytes, at, end, self.head, &mut self.warnings);
+            self.segments.push(Scanned {
+                size: segment.header.map_or(0, |header| header.size),
+                holds: first.zip(head),
+                end: offset,
+                last,
+                blank: at == 0 && segment::is_blank(rest),
+                found: segment,
+            });
+            if let End::Bad(Flaw::Newer(format)) = end {
+                return Err(ScanError::Newer(path, format));
             }
-            Ok(_) => {}
+            if first.is_some() {
+                // What came before continues here without a hole, so whatever lay at its end was cut long ago.
+                questions.clear();
+            } else if end == End::Bad(Flaw::Chain) {
+                let what = format!("{} begins with a record that does not follow", path.display());
+                let (path, offset) = ended.unwrap_or((path, offset));
+                let tickets = record::guess_tickets(rest);
+                let question = questions.pop().unwrap_or(Question { path, offset, not_torn: None, tickets });
+                return Err(question.damage(self.head, what).into());
+            }
+            ended = Some((path, offset));
+            questions.extend(judged?);
         }
-        if let Some(before) = before
-            && segment.number != before + 1
-        {
-            let missing = segment::name(before + 1);
-            return Err(at_start(segment, format!("the segment before it, {missing}, is missing")));
+        for mut question in questions {
+            if let Some(what) = question.not_torn.take() {
+                return Err(question.damage(self.head, what).into());
+            }
+            self.torn = Some(Torn {
+                path: question.path,
+                offset: question.offset,
+                record: self.head.records,
+                sequence: self.head.sequence.saturating_add(1),
+            });
         }
-        before = Some(segment.number);
+        Ok(())
     }
-    Ok(())
+}
+
+fn check_header(
+    segment: &Found,
+    before: Option<u64>,
+    head: Head,
+    journal: &[u8; 16],
+) -> Result<(), ScanError> {
+    let what = match segment.header {
+        Err(Flaw::Newer(format)) => return Err(ScanError::Newer(segment.path.clone(), format)),
+        Err(flaw) => format!("the segment cannot be read: {flaw}"),
+        Ok(header) if header.journal != *journal => "the segment belongs to another journal".to_owned(),
+        Ok(_) => match before {
+            Some(before) if segment.number != before + 1 => {
+                format!("the segment before it, {}, is missing", segment::name(before + 1))
+            }
+            Some(_) | None => return Ok(()),
+        },
+    };
+    let question = Question { path: segment.path.clone(), offset: 0, not_torn: None, tickets: Vec::new() };
+    Err(question.damage(head, what).into())
 }
 
 /// What the end of the records of one segment is by its looks; nothing when it is clean.
@@ -248,7 +241,7 @@ fn judge(
         End::Bad(flaw) => flaw,
     };
     // A record that is not whole was the last to be written, or it was acknowledged.
-    if let Some((further, sound)) = segment::find_sound(chain, rest, 1, head.records) {
+    if let Some((further, sound, _)) = segment::find_sound(chain, rest, 1, head.records) {
         let what = format!(
             "{flaw}, and record {} at byte {} follows it",
             sound.header().record,

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    event::Attachment,
     files::{self, File, Files},
     record::{self, ChainKey, Flaw, Hash, Head, MAGIC, Record},
 };
@@ -171,7 +172,7 @@ pub(crate) fn walk<E>(
     key: ChainKey,
     bytes: &[u8],
     head: &mut Option<Head>,
-    mut each: impl FnMut(u64, &Record, Vec<crate::event::Attachment>) -> Result<(), E>,
+    mut each: impl FnMut(u64, &Record, Vec<Attachment>) -> Result<(), E>,
 ) -> Result<(usize, End), E> {
     let mut at = 0;
     loop {
@@ -197,16 +198,21 @@ pub(crate) fn walk<E>(
 
 /// Finds a sound record in `bytes` at or after `from` with a number of at least `least`: the proof that
 /// what lies before it was acknowledged. Returns its place and the record.
-pub(crate) fn find_sound(key: ChainKey, bytes: &[u8], from: usize, least: u64) -> Option<(usize, Record)> {
+pub(crate) fn find_sound(
+    key: ChainKey,
+    bytes: &[u8],
+    from: usize,
+    least: u64,
+) -> Option<(usize, Record, Vec<Attachment>)> {
     let mut at = from;
     while let Some(rest) = bytes.get(at..) {
         let step = rest.windows(MAGIC.len()).position(|window| window == MAGIC)?;
         let candidate = rest.get(step..).unwrap_or_default();
         if let Ok(header) = record::read_header(candidate)
             && header.record >= least
-            && let Ok((record, _)) = Record::read_whole(key, candidate)
+            && let Ok((record, attachments)) = Record::read_whole(key, candidate)
         {
-            return Some((at + step, record));
+            return Some((at + step, record, attachments));
         }
         at += step + 1;
     }

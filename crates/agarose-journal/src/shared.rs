@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) places: Places,
     pub(crate) blobs: Blobs,
+    /// The first event there is.
+    pub(crate) first: u64,
     pub(crate) segment_bytes: u64,
     pub(crate) reserve_bytes: u64,
     store: RwLock<Option<Arc<dyn Store>>>,
@@ -104,6 +106,7 @@ impl Shared {
     #[expect(clippy::too_many_arguments, reason = "one caller, which has just found out each of them")]
     pub(crate) fn new(
         journal: [u8; 16],
+        first: u64,
         files: Arc<dyn Files>,
         places: Places,
         options: &Options,
@@ -115,6 +118,7 @@ impl Shared {
     ) -> Self {
         Self {
             journal,
+            first,
             chain: ChainKey::of(&journal),
             blobs: Blobs::new(Arc::clone(&files), places.blobs.clone()),
             files,

@@ -207,6 +207,27 @@ impl SimulatedFiles {
         }
     }
 
+    /// Overwrites a file with zeros from a byte on.
+    pub fn blank(&self, path: &Path, from: u64) {
+        let mut disk = self.disk();
+        if let Some(inode) = disk.names.get(path).copied()
+            && let Some(inode) = disk.inodes.get_mut(inode)
+        {
+            for bytes in [&mut inode.now, &mut inode.durable] {
+                bytes.iter_mut().skip(from as usize).for_each(|byte| *byte = 0);
+            }
+        }
+    }
+
+    /// How many bytes of a file there are before the zeros at its end.
+    #[must_use]
+    pub fn used(&self, path: &Path) -> u64 {
+        let disk = self.disk();
+        let inode = disk.names.get(path).and_then(|inode| disk.inodes.get(*inode));
+        let last = inode.and_then(|inode| inode.now.iter().rposition(|byte| *byte != 0));
+        last.map_or(0, |last| last as u64 + 1)
+    }
+
     /// The files there are, with their lengths.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {

@@ -364,6 +364,39 @@ fn a_segment_cut_at_any_byte_is_refused_unless_nothing_was_lost() {
 }
 
 #[test]
+fn the_last_record_torn_at_every_byte_is_cut_and_the_log_goes_on() {
+    for seed in 16..22 {
+        let (place, mut journal, known, mut choices) = filled(&options(), 6, seed);
+        let acknowledged = known.acknowledged.load(Ordering::SeqCst);
+        let before = used(&place);
+        append(&mut journal, &known, seed, &mut choices).unwrap();
+        let (path, after) = used(&place);
+        let begin = if before.0 == path { before.1 } else { crate::segment::HEADER };
+        drop(journal);
+        for cut in begin..after {
+            let left = place.after_kill(&mut choices);
+            left.lose_store();
+            left.files.blank(&path, cut);
+            let mut opened = left.open(&options()).unwrap();
+            assert_eq!(opened.report.head.sequence, acknowledged);
+            assert_eq!(opened.report.cut.is_some(), cut > begin);
+            let again = Known { acknowledged: acknowledged.into(), attempted: acknowledged.into() };
+            append(&mut opened.journal, &again, seed, &mut choices).unwrap();
+            drop(opened);
+            let opened = left.after_power_loss(&mut choices).open(&options()).unwrap();
+            assert_eq!(opened.report.head.sequence, again.acknowledged.load(Ordering::SeqCst));
+            check(&opened.journal, seed);
+        }
+    }
+}
+
+/// The last segment with records in it, and where those end.
+fn used(place: &SimulatedJournal) -> (PathBuf, u64) {
+    let ends = segments(place).into_iter().map(|(path, _)| (path.clone(), place.files.used(&path)));
+    ends.filter(|(_, used)| *used > 512).max().unwrap()
+}
+
+#[test]
 fn a_segment_taken_away_is_refused_and_named() {
     let (place, journal, _, mut choices) = filled(&options(), 60, 12);
     drop(journal);

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -118,17 +118,19 @@ fn killed_at_any_moment_a_journal_has_everything_that_it_acknowledged() {
             acknowledged_before = 0;
         }
         let mut child = start(&mut this_binary(), directory.path(), "append until killed", n);
-        let mut pipe = child.stdout.take().unwrap();
-        let reading = std::thread::spawn(move || {
-            let mut written = String::new();
-            pipe.read_to_string(&mut written).unwrap();
-            written
-        });
-        // Nothing waits for this: it is the choice of the moment, from before the first open to far into the work.
-        std::thread::sleep(Duration::from_micros((n * 7919) % 90_000));
+        let mut pipe = BufReader::new(child.stdout.take().unwrap());
+        let mut written = String::new();
+        // The moment: right after the start, while it opens, or after so many acknowledgements and a little more.
+        let wait_for = (n * 7919) % 50;
+        let mut acknowledgements = 0;
+        while acknowledgements < wait_for && pipe.read_line(&mut written).unwrap() > 0 {
+            acknowledgements = written.matches("ack ").count() as u64;
+        }
+        std::thread::sleep(Duration::from_micros((n * 104_729) % if wait_for < 10 { 60_000 } else { 3000 }));
         child.kill().unwrap();
         child.wait().unwrap();
-        let acknowledged = last_acknowledged(&reading.join().unwrap()).unwrap_or(0).max(acknowledged_before);
+        pipe.read_to_string(&mut written).unwrap();
+        let acknowledged = last_acknowledged(&written).unwrap_or(0).max(acknowledged_before);
         let opened = open(directory.path());
         let head = opened.report.head.sequence;
         assert!(head >= acknowledged, "kill {n}: {acknowledged} acknowledged, {head} found");

@@ -168,7 +168,8 @@ fn the_last_record_torn_at_every_byte_is_cut_and_the_log_goes_on() {
     fs::remove_dir_all(killed.path().join("store")).unwrap();
     drop(journal);
     let name = path.file_name().unwrap();
-    for cut in before..after {
+    // Every byte of it is torn in the simulation; here some are, with real files.
+    for cut in (before..after).step_by(19).chain(after - 3..after) {
         let directory = tempfile::tempdir().unwrap();
         copy(killed.path(), directory.path());
         let torn = directory.path().join("segments").join(name);

@@ -5,6 +5,7 @@
 mod basics;
 mod crash;
 mod damage;
+mod inspection;
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use agarose_journal::{Entry, Journal, Opened, Options, RawEvent};
 
 /// Small segments, so that a test makes many.
 fn options() -> Options {
-    Options { segment_bytes: 64 * 1024, retained_bytes: 256 * 1024, ..Options::default() }
+    Options { segment_bytes: 64 * 1024, retained_bytes: 256 * 1024, reserve_bytes: 0, ..Options::default() }
 }
 
 fn open(directory: &Path) -> Opened {
