@@ -27,8 +27,9 @@ use std::{
 };
 
 use agarose_process::{
-    Exit, Interest, ProcessId, Readiness, Signal, SignalEvents, Stop, StopEnd, StopOutcome, become_subreaper,
-    bind_in, boot_id, copy_of, group_members, own_session, poll, reap_orphans, signal_process, start_time,
+    Exit, Interest, ProcessId, Readiness, Signal, SignalError, SignalEvents, Stop, StopEnd, StopOutcome,
+    become_subreaper, bind_in, boot_id, copy_of, group_members, own_session, poll, reap_orphans,
+    signal_process, start_time,
 };
 
 use self::{
@@ -66,6 +67,17 @@ const REST_GRACE: Duration = Duration::from_millis(200);
 const FIRST_CLAIM: Duration = Duration::from_secs(30);
 /// The shortest time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
+/// How long after an interrupt, and after each nudge, the worker is nudged by a SIGURG: a SIGINT
+/// that comes between an interpreter's last look and a system call that blocks is not seen until
+/// that call returns, and any handled signal makes it return.
+/// They go on, a second apart, until the execution ends.
+const NUDGES_AFTER: [Duration; 4] = [
+    Duration::from_millis(2),
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+];
+const NUDGES_APART: Duration = Duration::from_secs(1);
 /// How many connections may wait to show their secret.
 const STRANGERS: usize = 8;
 /// How many released executions, and how many verdicts, are remembered.
@@ -131,6 +143,8 @@ struct Current {
     /// Attempts to interrupt it that came before it had started.
     owed: Vec<u32>,
     last_output: Instant,
+    /// When the worker is to be nudged, and how often it has been.
+    nudge: Option<(Instant, usize)>,
 }
 
 /// An execution that ended and was not released.
@@ -357,7 +371,8 @@ impl Supervisor {
         let progress = self.follow.as_ref().and_then(|follow| follow.due).filter(|_| !unread);
         let strangers = self.strangers.iter().map(|stranger| stranger.since + STRANGER_TIME).min();
         let wire = self.wire_closed.map(|at| at + WIRE_GRACE);
-        [life, self.orphaned_at(), strangers, progress, wire].into_iter().flatten().min()
+        let nudge = self.current.as_ref().and_then(|current| current.nudge).map(|(at, _)| at);
+        [life, self.orphaned_at(), strangers, progress, wire, nudge].into_iter().flatten().min()
     }
 
     /// When nobody has claimed us for too long.
@@ -410,6 +425,22 @@ impl Supervisor {
         }
         if self.follow.as_ref().and_then(|follow| follow.due).is_some_and(|due| due <= now) {
             self.report_progress(now);
+        }
+        self.nudge(now);
+    }
+
+    fn nudge(&mut self, now: Instant) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        let Some((at, count)) = current.nudge.filter(|(at, _)| *at <= now) else {
+            return;
+        };
+        let wait = NUDGES_AFTER.get(count + 1).copied().unwrap_or(NUDGES_APART);
+        current.nudge = Some((at.max(now) + wait, count + 1));
+        if let Some(worker) = self.worker.as_ref().filter(|_| !self.worker_dead) {
+            // One that has just died needs none.
+            let _ = worker.signal(Signal::SIGURG);
         }
     }
 
@@ -692,11 +723,14 @@ impl Supervisor {
     /// Sends SIGINT to the worker's main thread, then to the rest of its group.
     fn interrupt_worker(&mut self) -> Result<(), NobodyReached> {
         let worker = self.worker.as_ref().filter(|_| !self.worker_dead).ok_or(NobodyReached::WorkerGone)?;
-        worker.interrupt().map_err(|error| match error {
-            agarose_process::SignalError::Gone => NobodyReached::WorkerGone,
-            agarose_process::SignalError::Refused(_) => NobodyReached::NotPermitted,
+        worker.signal(Signal::SIGINT).map_err(|error| match error {
+            SignalError::Gone => NobodyReached::WorkerGone,
+            SignalError::Refused(_) => NobodyReached::NotPermitted,
         })?;
         let leader = worker.id().pid;
+        if let (Some(current), [first, ..]) = (&mut self.current, NUDGES_AFTER) {
+            current.nudge = Some((Instant::now() + first, 0));
+        }
         for process in group_members(leader) {
             if process.id.pid != leader && !process.is_dead() {
                 // One that has left meanwhile needs no signal.

@@ -112,19 +112,19 @@ pub fn continue_process(id: ProcessId) -> Result<(), SignalError> {
     signal_process(id, Signal::SIGCONT)
 }
 
-/// Sends SIGINT to the main thread of our child `pid`, so that it is the one whose system call is
-/// interrupted. The caller has not reaped the child, so the number is its own.
+/// Sends a signal to the main thread of our child `pid`, so that it is the one whose system call
+/// is interrupted. The caller has not reaped the child, so the number is its own.
 ///
 /// # Errors
 /// When it is gone or the system refuses.
-pub fn interrupt_main_thread(pid: i32) -> Result<(), SignalError> {
+pub fn signal_main_thread(pid: i32, signal: Signal) -> Result<(), SignalError> {
     // SAFETY: tgkill takes three integers and touches no memory of ours.
     let sent = unsafe {
         libc::syscall(
             libc::SYS_tgkill,
             libc::c_long::from(pid),
             libc::c_long::from(pid),
-            libc::c_long::from(libc::SIGINT),
+            signal as libc::c_long,
         )
     };
     Errno::result(sent).map(|_| ()).map_err(SignalError::of)

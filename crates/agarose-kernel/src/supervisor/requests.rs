@@ -258,7 +258,8 @@ impl Supervisor {
         }
         // What was printed until now is not this execution's.
         self.take_all_output();
-        self.current = Some(Current { id, started: false, owed: Vec::new(), last_output: Instant::now() });
+        self.current =
+            Some(Current { id, started: false, owed: Vec::new(), last_output: Instant::now(), nudge: None });
         self.tell_worker(&ToWorker::Execute { id, name, ordinal, capture: true }, source);
     }
 

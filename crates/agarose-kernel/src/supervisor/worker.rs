@@ -8,8 +8,8 @@ use std::{
 };
 
 use agarose_process::{
-    Cgroup, Child, ChildCounter, Descendants, Exit, ProcessId, ResourceLimits, SpawnPlan,
-    interrupt_main_thread, machine_oom_kills, pipe, pipe_capacity, read_some, set_nonblocking, spawn,
+    Cgroup, Child, ChildCounter, Descendants, Exit, ProcessId, ResourceLimits, Signal, SignalError,
+    SpawnPlan, machine_oom_kills, pipe, pipe_capacity, read_some, set_nonblocking, signal_main_thread, spawn,
     widen_pipe, write_some,
 };
 
@@ -132,8 +132,9 @@ impl Worker {
         Descendants { leader: self.child.id(), control_group: Some(&self.control_group) }
     }
 
-    pub(super) fn interrupt(&self) -> Result<(), agarose_process::SignalError> {
-        interrupt_main_thread(self.child.id().pid)
+    /// Sends a signal to its main thread, the one that runs cells.
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), SignalError> {
+        signal_main_thread(self.child.id().pid, signal)
     }
 
     /// How many processes it has started that still run.
