@@ -70,6 +70,9 @@ pub enum LogCommand {
     /// Make a new log from an export
     #[command(after_help = "Example:\n  agarose log import log.jsonl /backup/imported")]
     Import(ImportArgs),
+    /// Show what a compaction could put into an archive
+    #[command(after_help = "Example:\n  agarose log compact --dry-run")]
+    Compact(CompactArgs),
 }
 
 /// Which events or tickets.
@@ -309,4 +312,12 @@ pub struct ImportArgs {
     /// A directory that does not exist yet
     #[arg(value_name = "DIR")]
     pub into: PathBuf,
+}
+
+/// `compact`
+#[derive(Clone, Debug, Args)]
+pub struct CompactArgs {
+    /// Only show what could be done
+    #[arg(long)]
+    pub dry_run: bool,
 }

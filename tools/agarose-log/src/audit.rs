@@ -55,7 +55,7 @@ fn act(event: &Event) -> Option<(Option<Owner>, &'static str)> {
 /// Runs `audit`.
 pub(crate) fn run(log: &Log, args: &AuditArgs, screen: &mut Screen<'_>) -> Result<u8, LogError> {
     let selection = Selection::new(&args.filter, &[])?;
-    for moment in selection.walk(log)? {
+    for moment in selection.walk(log) {
         let moment: Moment = moment?;
         let event = moment.event()?;
         let Some((by, act)) = act(&event) else { continue };

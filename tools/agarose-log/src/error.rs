@@ -3,7 +3,12 @@
 use std::{io, path::PathBuf};
 
 use agarose_core::TicketId;
-use agarose_journal::{ReadError, codec::DecodeError};
+use agarose_journal::{
+    ReadError,
+    codec::DecodeError,
+    export::{ExportError, ImportError},
+    inspect::{InspectError, SalvageError},
+};
 
 /// Why a command of the inspector did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +47,7 @@ pub enum LogError {
         /// Which.
         directory: PathBuf,
         /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: InspectError,
     },
     /// The log cannot be read to its end.
     #[error("the log cannot be read further")]
@@ -54,6 +59,35 @@ pub enum LogError {
         sequence: u64,
         /// Why.
         source: DecodeError,
+    },
+    /// Nothing was salvaged.
+    #[error("cannot salvage the log into {into}", into = into.display())]
+    Salvage {
+        /// Where to.
+        into: PathBuf,
+        /// Why.
+        source: SalvageError,
+    },
+    /// The log was not exported.
+    #[error("cannot export the log")]
+    Export(#[source] ExportError),
+    /// An export was not imported.
+    #[error("cannot import {file} into {into}", file = file.display(), into = into.display())]
+    Import {
+        /// The export.
+        file: PathBuf,
+        /// Where to.
+        into: PathBuf,
+        /// Why.
+        source: ImportError,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}", path = path.display())]
+    Source {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {path}", path = path.display())]
@@ -75,7 +109,15 @@ impl LogError {
         match self {
             Self::Usage { .. } => 2,
             Self::NoSuchTicket { .. } | Self::NoSuchEvent { .. } | Self::NoLog { .. } => 4,
-            Self::Open { .. } | Self::Read(_) | Self::Event { .. } | Self::File { .. } | Self::Output(_) => 1,
+            Self::Open { .. }
+            | Self::Read(_)
+            | Self::Event { .. }
+            | Self::Salvage { .. }
+            | Self::Export(_)
+            | Self::Import { .. }
+            | Self::Source { .. }
+            | Self::File { .. }
+            | Self::Output(_) => 1,
         }
     }
 
@@ -93,7 +135,21 @@ impl LogError {
                 Some("`agarose log verify` names the damage; `agarose log salvage DIR` copies what is whole")
             }
             Self::Event { .. } => Some("a log of a newer version is read by that version's own inspector"),
-            Self::File { .. } | Self::Output(_) => None,
+            Self::Salvage { source: SalvageError::NotEmpty { .. }, .. }
+            | Self::Import { source: ImportError::NotEmpty { .. }, .. } => {
+                Some("give a directory that does not exist yet; nothing is ever overwritten")
+            }
+            Self::Export(ExportError::Blob(_) | ExportError::BlobFile { .. }) => Some(
+                "`agarose log verify --deep` names what is missing; `agarose log salvage DIR` copies what is whole",
+            ),
+            Self::Import { .. } => {
+                Some("a directory that could not be finished is no log: remove it before the next try")
+            }
+            Self::Salvage { .. }
+            | Self::Export(_)
+            | Self::Source { .. }
+            | Self::File { .. }
+            | Self::Output(_) => None,
         }
     }
 }

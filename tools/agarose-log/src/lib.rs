@@ -7,15 +7,16 @@
 //! | File | Its one reason |
 //! |---|---|
 //! | `args` | the words of the command line |
-//! | `log`, `select` | the log, and the part of it that is wanted |
+//! | `log`, `follow`, `select` | the log, what is appended to it, and the part of it that is wanted |
 //! | `story`, `say` | one ticket gathered; one event as a clause |
-//! | `ls`, `show`, `why`, `state`, `timeline`, `audit`, `stats`, `verify` | the commands |
+//! | `ls`, `show`, `why`, `state`, `timeline`, `audit`, `stats`, `verify`, `transfer` | the commands |
 //! | `json`, `clock`, `words`, `screen` | how things are written |
 
 mod args;
 mod audit;
 mod clock;
 mod error;
+mod follow;
 mod json;
 mod log;
 mod ls;
@@ -27,6 +28,7 @@ mod state;
 mod stats;
 mod story;
 mod timeline;
+mod transfer;
 mod verify;
 mod why;
 mod words;
@@ -37,11 +39,13 @@ use std::{
 };
 
 pub use args::{
-    AuditArgs, DiffArgs, ExportArgs, Filter, GrepArgs, ImportArgs, Listed, LogArgs, LogCommand, LsArgs,
-    SalvageArgs, ShowArgs, StateArgs, StatsArgs, TailArgs, TicketState, TimelineArgs, VerifyArgs, WhyArgs,
+    AuditArgs, CompactArgs, DiffArgs, ExportArgs, Filter, GrepArgs, ImportArgs, Listed, LogArgs, LogCommand,
+    LsArgs, SalvageArgs, ShowArgs, StateArgs, StatsArgs, TailArgs, TicketState, TimelineArgs, VerifyArgs,
+    WhyArgs,
 };
 pub use error::LogError;
 
+use agarose_journal::inspect::Severity;
 use log::Log;
 use screen::Screen;
 
@@ -69,11 +73,30 @@ pub fn run(
 }
 
 fn dispatch(command: &LogCommand, data_dir: &Path, screen: &mut Screen<'_>) -> Result<u8, LogError> {
-    let mut log = Log::open(data_dir)?;
+    // These open the log in their own way, or need none.
     match command {
+        LogCommand::Verify(args) => return verify::run(data_dir, args.deep, screen),
+        LogCommand::Salvage(args) => return transfer::salvage(data_dir, args, screen),
+        LogCommand::Import(args) => return transfer::import(args, screen),
+        _ => {}
+    }
+    let log = Log::open(data_dir)?;
+    on_log(command, log, screen)
+}
+
+/// Runs a command on a log. What is damaged is said on the other output, and then the exit code is 1.
+fn on_log(command: &LogCommand, log: Log, screen: &mut Screen<'_>) -> Result<u8, LogError> {
+    let mut damaged = false;
+    for finding in log.findings() {
+        if finding.severity > Severity::Note {
+            screen.note(&verify::finding_line(finding));
+        }
+        damaged |= finding.severity == Severity::Damage;
+    }
+    let code = match command {
         LogCommand::Ls(args) => ls::ls(&log, args, screen),
         LogCommand::Show(args) => show::run(&log, &args.what, screen),
-        LogCommand::Tail(args) => ls::tail(&mut log, args, screen),
+        LogCommand::Tail(args) => ls::tail(log, args, screen),
         LogCommand::Grep(args) => ls::grep(&log, args, screen),
         LogCommand::Why(args) => why::run(&log, args.ticket, screen),
         LogCommand::State(args) => state::state(&log, args.at.as_deref(), screen),
@@ -81,9 +104,11 @@ fn dispatch(command: &LogCommand, data_dir: &Path, screen: &mut Screen<'_>) -> R
         LogCommand::Timeline(args) => timeline::run(&log, args, screen),
         LogCommand::Audit(args) => audit::run(&log, args, screen),
         LogCommand::Stats(args) => stats::run(&log, args, screen),
-        LogCommand::Verify(args) => verify::run(&log, args.deep, screen),
-        LogCommand::Salvage(_) | LogCommand::Export(_) | LogCommand::Import(_) => {
-            Err(LogError::Usage { what: "this command is not there yet".to_owned() })
-        }
-    }
+        LogCommand::Export(args) => transfer::export(&log, args, screen),
+        LogCommand::Compact(args) => transfer::compact(&log, args, screen),
+        LogCommand::Verify(args) => verify::run(log.directory(), args.deep, screen),
+        LogCommand::Salvage(args) => transfer::salvage(log.directory(), args, screen),
+        LogCommand::Import(args) => transfer::import(args, screen),
+    }?;
+    Ok(if code == 0 { u8::from(damaged) } else { code })
 }

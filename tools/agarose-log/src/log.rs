@@ -1,14 +1,16 @@
 //! The log that is inspected, opened so that nothing in its directory changes.
 
 use std::{
-    fs, io,
+    io,
+    iter::Map,
     path::{Path, PathBuf},
 };
 
 use agarose_core::{BlobRef, Event, SessionId, Stamp, TicketId};
 use agarose_journal::{
-    Commit, Commits, Entry, Head, Journal, Options, RawEvent, ReadError, Reader,
+    Commit, Entry, Events, Head, RawEvent, ReadError, Reader, Snapshot,
     codec::{DecodeError, kind_name},
+    inspect::{Finding, InspectError, Inspector},
 };
 
 use crate::{
@@ -23,9 +25,7 @@ use crate::{
 /// A log, open for reading.
 pub(crate) struct Log {
     directory: PathBuf,
-    reader: Reader,
-    _journal: Option<Journal>,
-    _copy: Option<tempfile::TempDir>,
+    inspector: Inspector,
 }
 
 /// One event and its place in the log.
@@ -132,77 +132,75 @@ pub(crate) fn data(event: &Event) -> Json {
 }
 
 /// Events in order, each read when it is asked for.
-pub(crate) type Moments<'a> = Box<dyn Iterator<Item = Result<Moment, LogError>> + 'a>;
+pub(crate) type Moments = Map<Events, fn(Result<Entry, ReadError>) -> Result<Moment, LogError>>;
 
-fn moments<'a>(entries: impl Iterator<Item = Result<Entry, ReadError>> + 'a) -> Moments<'a> {
-    Box::new(entries.map(|entry| entry.map(Moment::from).map_err(LogError::Read)))
+fn moments(entries: Events) -> Moments {
+    entries.map(|entry| entry.map(Moment::from).map_err(LogError::Read))
 }
 
 impl Log {
     /// Opens the log of a data directory, whoever else has it open. Writes nothing there.
-    pub(crate) fn open(data_dir: &Path) -> Result<Self, LogError> {
-        let directory = place(data_dir)?;
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| LogError::Open {
-            directory: directory.clone(),
-            source,
-        };
-        let copy = tempfile::tempdir().map_err(|error| failed(error.into()))?;
-        // The store writes when it opens, so it is never opened where it lies.
-        for part in ["segments", "store", "snapshots", "blobs"] {
-            copy_tree(&directory.join(part), &copy.path().join(part))
-                .map_err(|error| failed(error.into()))?;
-        }
-        let opened = Journal::open(copy.path(), &Options::default()).map_err(|error| failed(error.into()))?;
-        let reader = opened.journal.reader();
-        Ok(Self { directory, reader, _journal: Some(opened.journal), _copy: Some(copy) })
+    pub(crate) fn open(directory: &Path) -> Result<Self, LogError> {
+        let inspector = Inspector::open(directory).map_err(|error| match error {
+            InspectError::NotAJournal { path } => LogError::NoLog { directory: path },
+            source => LogError::Open { directory: directory.to_owned(), source },
+        })?;
+        Ok(Self { directory: directory.to_owned(), inspector })
+    }
+
+    /// What is not as it should be.
+    pub(crate) fn findings(&self) -> &[Finding] {
+        self.inspector.findings()
+    }
+
+    /// The snapshots, oldest first; what is wrong with those that are not good is said elsewhere.
+    pub(crate) fn snapshots(&self) -> Result<impl Iterator<Item = Snapshot> + '_, LogError> {
+        let snapshots = self.inspector.snapshots();
+        let open = |source| LogError::Open { directory: self.directory.clone(), source };
+        Ok(snapshots.map_err(open)?.flatten())
+    }
+
+    /// The log as the journal reads it.
+    pub(crate) fn reader(&self) -> &Reader {
+        self.inspector.reader()
     }
 
     /// Where the log ends.
     pub(crate) fn head(&self) -> Head {
-        self.reader.head()
+        self.reader().head()
     }
 
     /// The first event that the log has.
     pub(crate) fn first(&self) -> u64 {
-        1
+        self.reader().first()
     }
 
     /// The last event.
     pub(crate) fn last(&self) -> Result<Option<Place>, LogError> {
         let end = self.head().sequence;
-        let last = self.events(end.max(1), end)?.next().transpose()?;
+        let last = self.events(end.max(1), end).next().transpose()?;
         Ok(last.map(|moment| moment.place()))
     }
 
-    /// The events from one sequence number to another, both included.
-    pub(crate) fn events(&self, from: u64, to: u64) -> Result<Moments<'_>, LogError> {
-        Ok(moments(self.reader.events(from..=to)))
+    /// The events from one sequence number to another, both included, as far as the log has them.
+    pub(crate) fn events(&self, from: u64, to: u64) -> Moments {
+        moments(self.reader().events(from.max(self.first())..=to))
     }
 
     /// The events that speak of a ticket.
-    pub(crate) fn by_ticket(&self, ticket: TicketId) -> Result<Moments<'_>, LogError> {
-        Ok(moments(self.reader.by_ticket(ticket)))
+    pub(crate) fn by_ticket(&self, ticket: TicketId) -> Moments {
+        moments(self.reader().by_ticket(ticket))
     }
 
     /// The events that speak of a session.
-    pub(crate) fn by_session(&self, session: &SessionId) -> Result<Moments<'_>, LogError> {
-        Ok(moments(self.reader.by_session(session)))
-    }
-
-    /// The commits from the one that holds an event on.
-    pub(crate) fn commits(&self, from: u64) -> Commits {
-        self.reader.commits(from)
+    pub(crate) fn by_session(&self, session: &SessionId) -> Moments {
+        moments(self.reader().by_session(session))
     }
 
     /// The commit that holds an event.
     pub(crate) fn commit(&self, sequence: u64) -> Result<Commit, LogError> {
         let missing = || LogError::NoSuchEvent { sequence, first: self.first(), last: self.head().sequence };
-        self.commits(sequence).next().ok_or_else(missing)?.map_err(LogError::Read)
-    }
-
-    /// Looks again at what has been appended meanwhile.
-    pub(crate) fn refresh(&mut self) -> Result<(), LogError> {
-        Ok(())
+        self.reader().commits(sequence).next().ok_or_else(missing)?.map_err(LogError::Read)
     }
 
     /// The directory of the log.
@@ -212,44 +210,13 @@ impl Log {
 
     /// Whether content is there, and is what its name says; reads it in pieces.
     pub(crate) fn check_blob(&self, blob: &BlobRef) -> Result<bool, LogError> {
-        let Some(mut content) = self.reader.open_blob(blob)? else { return Ok(false) };
+        let Some(mut content) = self.reader().open_blob(blob)? else { return Ok(false) };
         io::copy(&mut content, &mut io::sink())?;
         Ok(true)
     }
 
     /// Content by its name.
     pub(crate) fn blob(&self, blob: &BlobRef) -> Result<Option<Vec<u8>>, ReadError> {
-        self.reader.blob(blob)
+        self.reader().blob(blob)
     }
-}
-
-/// The directory of the log in a data directory.
-fn place(data_dir: &Path) -> Result<PathBuf, LogError> {
-    if data_dir.join("segments").is_dir() {
-        return Ok(data_dir.to_owned());
-    }
-    Err(LogError::NoLog { directory: data_dir.to_owned() })
-}
-
-fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    let entries = match fs::read_dir(from) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        let target = to.join(entry.file_name());
-        if kind.is_dir() {
-            copy_tree(&entry.path(), &target)?;
-        } else if kind.is_file() {
-            match fs::copy(entry.path(), target) {
-                // A live daemon removes files that it does not need any more.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                copied => drop(copied?),
-            }
-        }
-    }
-    Ok(())
 }

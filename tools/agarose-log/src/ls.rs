@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agarose_core::{Event, SessionId, TicketId, Word, ticket::Work};
@@ -13,6 +13,7 @@ use crate::{
     args::{Filter, GrepArgs, Listed, LsArgs, TailArgs},
     clock::{duration, rfc3339},
     error::LogError,
+    follow::Follow,
     json::Json,
     log::{Log, Moment, data},
     say,
@@ -43,7 +44,7 @@ fn limit(args: &LsArgs) -> usize {
 }
 
 fn events(log: &Log, selection: &Selection, args: &LsArgs, screen: &mut Screen<'_>) -> Result<u8, LogError> {
-    for moment in selection.walk(log)?.take(limit(args)) {
+    for moment in selection.walk(log).take(limit(args)) {
         show_moment(&moment?, screen)?;
     }
     Ok(0)
@@ -69,7 +70,7 @@ pub(crate) fn stories(
     let by_place = Selection { since: None, until: None, ..selection.clone() };
     let wanted = |story: &Story| selection.touches(story.first.at.wall, story.last.at.wall);
     let mut open: BTreeMap<TicketId, Story> = BTreeMap::new();
-    for moment in by_place.walk(log)? {
+    for moment in by_place.walk(log) {
         let moment = moment?;
         let Some(ticket) = moment.ticket() else { continue };
         let place = moment.place();
@@ -169,7 +170,7 @@ fn sessions(
 ) -> Result<u8, LogError> {
     let mut found: BTreeMap<SessionId, SessionLine> = BTreeMap::new();
     let by_place = Selection { since: None, until: None, ..selection.clone() };
-    for moment in by_place.walk(log)? {
+    for moment in by_place.walk(log) {
         let moment = moment?;
         let (Some(session), Ok(event)) = (moment.session(), moment.decode()) else { continue };
         let place = moment.place();
@@ -257,7 +258,7 @@ fn session_line(session: &SessionId, line: &SessionLine) -> String {
 }
 
 /// Runs `tail`. Following ends when nobody reads the answer any more.
-pub(crate) fn tail(log: &mut Log, args: &TailArgs, screen: &mut Screen<'_>) -> Result<u8, LogError> {
+pub(crate) fn tail(log: Log, args: &TailArgs, screen: &mut Screen<'_>) -> Result<u8, LogError> {
     let filter = Filter { session: args.session.clone(), ticket: args.ticket, ..Filter::default() };
     let mut selection = Selection::new(&filter, &args.kind)?;
     let lines = usize::try_from(args.lines).unwrap_or(usize::MAX);
@@ -268,7 +269,7 @@ pub(crate) fn tail(log: &mut Log, args: &TailArgs, screen: &mut Screen<'_>) -> R
     if plain {
         selection.from = head.saturating_sub(args.lines).saturating_add(1);
     }
-    for moment in selection.walk(log)? {
+    for moment in selection.walk(&log) {
         last.push_back(moment?);
         if last.len() > lines {
             last.pop_front();
@@ -281,23 +282,19 @@ pub(crate) fn tail(log: &mut Log, args: &TailArgs, screen: &mut Screen<'_>) -> R
     if !args.follow {
         return Ok(0);
     }
-    let mut next = head.saturating_add(1);
+    let mut follow = Follow::new(log.directory(), head.saturating_add(1));
+    (selection.from, selection.to) = (0, None);
+    // Gives back the copy of the store, which may be large.
+    drop(log);
     loop {
-        log.refresh()?;
-        let head = log.head().sequence;
-        if head < next {
-            thread::sleep(LOOK_AGAIN);
-            continue;
+        let began = Instant::now();
+        let any = follow
+            .more(|moment| if selection.takes(&moment) { show_moment(&moment, screen) } else { Ok(()) })?;
+        if any {
+            screen.out.flush()?;
         }
-        (selection.from, selection.to) = (next, Some(head));
-        for moment in log.events(next, head)? {
-            let moment = moment?;
-            next = moment.sequence.saturating_add(1);
-            if selection.takes(&moment) {
-                show_moment(&moment, screen)?;
-            }
-        }
-        screen.out.flush()?;
+        // A log that takes long to look at is looked at less often.
+        thread::sleep(LOOK_AGAIN.max(began.elapsed().saturating_mul(4)));
     }
 }
 
@@ -307,7 +304,7 @@ pub(crate) fn grep(log: &Log, args: &GrepArgs, screen: &mut Screen<'_>) -> Resul
     let fold = |text: String| if args.ignore_case { text.to_lowercase() } else { text };
     let wanted = fold(args.text.clone());
     let mut found = 0_u64;
-    for moment in selection.walk(log)? {
+    for moment in selection.walk(log) {
         let moment = moment?;
         let mut hit = fold(moment.line()).contains(&wanted);
         if !hit && let Ok(event) = moment.decode() {

@@ -9,7 +9,7 @@ use crate::{
     args::Filter,
     clock,
     error::LogError,
-    log::{Log, Moment, Moments},
+    log::{Log, Moment},
     words::short,
 };
 
@@ -42,13 +42,13 @@ impl Selection {
     }
 
     /// The events that are wanted, in order.
-    pub(crate) fn walk<'a>(&'a self, log: &'a Log) -> Result<Moments<'a>, LogError> {
+    pub(crate) fn walk(&self, log: &Log) -> impl Iterator<Item = Result<Moment, LogError>> {
         let all = match (self.ticket, &self.session) {
-            (Some(ticket), _) => log.by_ticket(ticket)?,
-            (None, Some(session)) => log.by_session(session)?,
-            (None, None) => log.events(self.from, self.to.unwrap_or(u64::MAX))?,
+            (Some(ticket), _) => log.by_ticket(ticket),
+            (None, Some(session)) => log.by_session(session),
+            (None, None) => log.events(self.from, self.to.unwrap_or(u64::MAX)),
         };
-        Ok(Box::new(all.filter(|moment| moment.as_ref().map_or(true, |moment| self.takes(moment)))))
+        all.filter(|moment| moment.as_ref().map_or(true, |moment| self.takes(moment)))
     }
 
     /// Whether an event is wanted.

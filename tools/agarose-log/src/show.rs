@@ -40,7 +40,7 @@ fn event(log: &Log, sequence: u64, screen: &mut Screen<'_>) -> Result<u8, LogErr
     if sequence < first || sequence > last {
         return Err(missing());
     }
-    let moment = log.events(sequence, sequence)?.next().ok_or_else(missing)??;
+    let moment = log.events(sequence, sequence).next().ok_or_else(missing)??;
     let commit = log.commit(sequence)?;
     let mut json = moment.json();
     json.push("record", Json::Number(commit.record));
@@ -128,7 +128,7 @@ fn printed(log: &Log, output: &Output) -> Result<Printed, String> {
 
 fn ticket_and_events(log: &Log, ticket: TicketId, screen: &mut Screen<'_>) -> Result<u8, LogError> {
     let mut story: Option<Story> = None;
-    for moment in log.by_ticket(ticket)? {
+    for moment in log.by_ticket(ticket) {
         let moment = moment?;
         let place: Place = moment.place();
         let story = story.get_or_insert_with(|| Story::new(ticket, place));
@@ -150,7 +150,7 @@ fn ticket_and_events(log: &Log, ticket: TicketId, screen: &mut Screen<'_>) -> Re
         for_people(&story, code, printed, screen)?;
         screen.line("events")?;
     }
-    for moment in log.by_ticket(ticket)? {
+    for moment in log.by_ticket(ticket) {
         let moment: Moment = moment?;
         if screen.json { screen.value(&moment.json())? } else { screen.line(&moment.line())? }
     }

@@ -33,7 +33,7 @@ pub(crate) fn fold(log: &Log, to: Option<Point>) -> Result<Folded, LogError> {
 /// Folds further, up to a later point.
 fn go_on(log: &Log, folded: &mut Folded, to: Option<Point>) -> Result<(), LogError> {
     let next = folded.last.map_or(1, |last| last.sequence.saturating_add(1));
-    for moment in log.events(next, u64::MAX)? {
+    for moment in log.events(next, u64::MAX) {
         let moment = moment?;
         if to.is_some_and(|to| to.is_before(&moment)) {
             break;

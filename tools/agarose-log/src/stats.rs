@@ -149,7 +149,7 @@ impl Counts {
 
 fn gather(log: &Log, selection: &Selection) -> Result<Counts, LogError> {
     let mut counts = Counts::default();
-    for moment in selection.walk(log)? {
+    for moment in selection.walk(log) {
         let moment = moment?;
         let place = moment.place();
         counts.first.get_or_insert(place);

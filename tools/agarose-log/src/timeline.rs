@@ -137,7 +137,7 @@ fn lives(log: &Log, selection: &Selection, picture: &mut Picture) -> Result<(), 
             spans.pop_front();
         }
     };
-    for moment in log.events(1, u64::MAX)? {
+    for moment in log.events(1, u64::MAX) {
         let moment = moment?;
         let place = moment.place();
         let starts = moment.kind() == DAEMON_STARTED;

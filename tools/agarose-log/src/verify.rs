@@ -1,178 +1,207 @@
-//! `verify`: the chain, and with `--deep` the fold and all content.
+//! `verify`: the chain, and with `--deep` the fold, the snapshots and all content.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use agarose_core::{BlobRef, Event, World, ticket::Work};
+use agarose_journal::{
+    Snapshot,
+    inspect::{self, Depth, Finding, InspectError, Severity, VerifyReport},
+};
 
 use crate::{
     error::LogError,
     json::{Json, hex},
     log::Log,
     screen::Screen,
-    words::count,
+    words::{count, plain},
 };
 
-/// How many findings of one sort are named.
-const NAMED: usize = 20;
+/// How many findings are named.
+const NAMED: usize = 100;
 /// How many names of content are remembered, so that content that many events name is read once.
 const REMEMBERED: usize = 100_000;
-
-/// Something that is wrong.
-struct Finding {
-    what: &'static str,
-    sequence: Option<u64>,
-    text: String,
-}
-
-/// What was looked at and found.
-#[derive(Default)]
-struct Findings {
-    list: Vec<Finding>,
-    more: u64,
-    events: u64,
-    records: u64,
-    contents: u64,
-}
-
-impl Findings {
-    fn add(&mut self, what: &'static str, sequence: Option<u64>, text: String) {
-        if self.list.len() < NAMED {
-            self.list.push(Finding { what, sequence, text });
-        } else {
-            self.more = self.more.saturating_add(1);
-        }
-    }
-}
+/// The shape of the state in a snapshot that this version can compare; others are passed over.
+const SHAPE: u32 = 1;
 
 /// Runs `verify [--deep]`. A damaged log exits with 1, and the damage is named.
-pub(crate) fn run(log: &Log, deep: bool, screen: &mut Screen<'_>) -> Result<u8, LogError> {
-    let mut findings = Findings::default();
-    chain(log, &mut findings);
+pub(crate) fn run(directory: &Path, deep: bool, screen: &mut Screen<'_>) -> Result<u8, LogError> {
+    let depth = if deep { Depth::Everything } else { Depth::Segments };
+    let mut report = inspect::verify(directory, depth).map_err(|error| match error {
+        InspectError::NotAJournal { path } => LogError::NoLog { directory: path },
+        source => LogError::Open { directory: directory.to_owned(), source },
+    })?;
     if deep {
-        fold(log, &mut findings);
+        fold(&Log::open(directory)?, &mut report)?;
     }
-    let sound = findings.list.is_empty();
-    let head = log.head();
+    let sound = report.is_sound();
+    let more = report.findings.len().saturating_sub(NAMED);
+    let named = report.findings.iter().take(NAMED);
+    let events = report.head.sequence.saturating_add(1).saturating_sub(report.first);
     if screen.json {
         screen.value(&Json::object([
             ("sound", Json::Bool(sound)),
             ("deep", Json::Bool(deep)),
-            ("events", Json::Number(findings.events)),
-            ("records", Json::Number(findings.records)),
-            ("contents", Json::Number(findings.contents)),
-            ("head", Json::Text(hex(&head.hash))),
-            ("findings", Json::List(findings.list.iter().map(json).collect())),
-            ("more_findings", Json::Number(findings.more)),
+            ("journal", Json::Text(hex(&report.journal))),
+            ("first_seq", Json::Number(report.first)),
+            ("last_seq", Json::Number(report.head.sequence)),
+            ("events", Json::Number(events)),
+            ("records", Json::Number(report.head.records)),
+            ("contents", Json::Number(report.contents)),
+            ("snapshots", Json::Number(report.snapshots)),
+            ("head", Json::Text(hex(&report.head.hash))),
+            ("findings", Json::List(named.map(finding_json).collect())),
+            ("more_findings", Json::Number(more as u64)),
         ]))?;
         return Ok(u8::from(!sound));
     }
-    for finding in &findings.list {
-        screen.line(&format!("{}: {}", finding.what, finding.text))?;
+    for finding in named {
+        screen.line(&finding_line(finding))?;
     }
-    if findings.more > 0 {
-        screen.line(&format!("… and {} more", findings.more))?;
+    if more > 0 {
+        screen.line(&format!("… and {more} more"))?;
     }
-    let what = if sound { "the log is whole" } else { "the log is damaged" };
-    let contents =
-        if deep { format!(", {}", count(findings.contents, "content", "contents")) } else { String::new() };
     screen.line(&format!(
-        "{what}: {} in {}{contents}, head {}",
-        count(findings.events, "event", "events"),
-        count(findings.records, "record", "records"),
-        hex(&head.hash)
+        "{}: {} in {}{}, head {}",
+        if sound { "the log is whole" } else { "the log is damaged" },
+        count(events, "event", "events"),
+        count(report.head.records, "record", "records"),
+        if deep {
+            format!(
+                ", {}, {}",
+                count(report.contents, "content", "contents"),
+                count(report.snapshots, "snapshot", "snapshots")
+            )
+        } else {
+            String::new()
+        },
+        hex(&report.head.hash)
     ))?;
     Ok(u8::from(!sound))
 }
 
-fn json(finding: &Finding) -> Json {
+const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Damage => "damage",
+    }
+}
+
+/// One finding for programs.
+pub(crate) fn finding_json(finding: &Finding) -> Json {
     Json::object([
-        ("what", Json::text(finding.what)),
+        ("severity", Json::text(severity(finding.severity))),
+        ("what", Json::text(&finding.what)),
+        ("path", Json::maybe(finding.path.as_ref(), |path| Json::text(path.display()))),
+        ("offset", Json::maybe(finding.offset, Json::Number)),
+        ("record", Json::maybe(finding.record, Json::Number)),
         ("seq", Json::maybe(finding.sequence, Json::Number)),
-        ("text", Json::text(&finding.text)),
+        ("tickets", Json::List(finding.tickets.iter().map(Json::text).collect())),
     ])
 }
 
-fn chain(log: &Log, findings: &mut Findings) {
-    let mut before: Option<(u64, [u8; 32], u64)> = None;
-    for commit in log.commits(log.first()) {
-        let commit = match commit {
-            Ok(commit) => commit,
-            Err(error) => {
-                findings.add("damage", None, error.to_string());
-                return;
-            }
-        };
-        if let Some((record, hash, next)) = before {
-            if commit.record != record.saturating_add(1) || commit.previous != hash {
-                let text = format!("record {} does not continue record {record}", commit.record);
-                findings.add("chain", Some(commit.first), text);
-            }
-            if commit.first != next {
-                let text = format!("event {next} should follow, and event {} does", commit.first);
-                findings.add("sequence", Some(commit.first), text);
-            }
-        }
-        let events = commit.entries.len() as u64;
-        findings.records += 1;
-        findings.events = findings.events.saturating_add(events);
-        before = Some((commit.record, commit.hash, commit.first.saturating_add(events)));
+/// One finding for people.
+pub(crate) fn finding_line(finding: &Finding) -> String {
+    let mut place = Vec::new();
+    if let Some(path) = &finding.path {
+        place.push(match finding.offset {
+            Some(offset) => format!("{} at byte {offset}", path.display()),
+            None => path.display().to_string(),
+        });
     }
-    let head = log.head();
-    if let Some((record, hash, _)) = before
-        && (record.saturating_add(1), hash) != (head.records, head.hash)
-    {
-        findings.add("chain", None, "the last record is not the head of the chain".to_owned());
+    if let Some(record) = finding.record {
+        place.push(format!("record {record}"));
+    }
+    if let Some(sequence) = finding.sequence {
+        place.push(format!("event {sequence}"));
+    }
+    if !finding.tickets.is_empty() {
+        let tickets: Vec<String> = finding.tickets.iter().map(ToString::to_string).collect();
+        place.push(format!("tickets {}", tickets.join(", ")));
+    }
+    let place = if place.is_empty() { String::new() } else { format!(" ({})", place.join("; ")) };
+    format!("{}: {}{}", severity(finding.severity), plain(&finding.what), plain(&place))
+}
+
+fn damage(sequence: Option<u64>, what: String) -> Finding {
+    Finding {
+        severity: Severity::Damage,
+        path: None,
+        offset: None,
+        record: None,
+        sequence,
+        tickets: Vec::new(),
+        what,
     }
 }
 
-fn fold(log: &Log, findings: &mut Findings) {
+/// Folds the log from its first event on: does each event fit, does the state agree with the snapshots,
+/// is the content there that the events name.
+fn fold(log: &Log, report: &mut VerifyReport) -> Result<(), LogError> {
+    if log.first() > 1 {
+        // Without its beginning the log folds to another state; the journal has said that it is gone.
+        return Ok(());
+    }
+    let mut snapshots = log.snapshots()?.peekable();
     let mut world = World::new();
     let mut anomalies = 0;
     let mut seen: BTreeSet<BlobRef> = BTreeSet::new();
-    let events = match log.events(log.first(), u64::MAX) {
-        Ok(events) => events,
-        Err(error) => return findings.add("damage", None, error.to_string()),
-    };
-    for moment in events {
-        let moment = match moment {
-            Ok(moment) => moment,
-            Err(error) => return findings.add("damage", None, error.to_string()),
-        };
+    for moment in log.events(1, u64::MAX) {
+        // What cannot be read is in the report already.
+        let Ok(moment) = moment else { return Ok(()) };
+        let Ok(event) = moment.decode() else { return Ok(()) };
         let sequence = moment.sequence;
-        let event = match moment.decode() {
-            Ok(event) => event,
-            Err(error) => return findings.add("event", Some(sequence), format!("event {sequence}: {error}")),
-        };
         world.apply(moment.stamp(), &event);
         if world.anomalies() > anomalies {
             anomalies = world.anomalies();
-            let text = format!("event {sequence} ({}) does not fit the state before it", moment.kind_name());
-            findings.add("fold", Some(sequence), text);
+            let what = format!("{} does not fit the state before it", moment.kind_name());
+            report.findings.push(damage(Some(sequence), what));
+        }
+        while let Some(snapshot) = snapshots.next_if(|snapshot| snapshot.sequence <= sequence) {
+            if snapshot.sequence == sequence
+                && let Some(what) = disagrees(&world, &snapshot)
+            {
+                report.findings.push(Finding { severity: Severity::Warning, ..damage(Some(sequence), what) });
+            }
         }
         for blob in contents(&event) {
             if seen.len() >= REMEMBERED {
                 seen.clear();
             }
-            if seen.insert(blob) {
-                findings.contents += 1;
-                content(log, sequence, &blob, findings);
+            if seen.insert(blob)
+                && let Some(what) = missing(log, &blob)
+            {
+                let tickets = moment.ticket().into_iter().collect();
+                report.findings.push(Finding { tickets, ..damage(Some(sequence), what) });
             }
         }
     }
     if anomalies == 0
         && let Err(broken) = world.check()
     {
-        findings.add("fold", None, broken);
+        report.findings.push(damage(None, broken));
     }
+    Ok(())
 }
 
-fn content(log: &Log, sequence: u64, blob: &BlobRef, findings: &mut Findings) {
-    let text = match log.check_blob(blob) {
-        Ok(true) => return,
-        Ok(false) => format!("content {blob} that event {sequence} names is missing"),
-        Err(error) => format!("content {blob} that event {sequence} names: {error}"),
-    };
-    findings.add("content", Some(sequence), text);
+/// How a snapshot differs from the state that the log folds to, if it can be compared and does.
+fn disagrees(world: &World, snapshot: &Snapshot) -> Option<String> {
+    let configuration = bincode::config::standard();
+    let shape = bincode::serde::decode_from_slice::<u32, _>(&snapshot.state, configuration).ok()?.0;
+    if shape != SHAPE {
+        return None;
+    }
+    let folded = bincode::serde::encode_to_vec((SHAPE, world), configuration).ok()?;
+    (folded != snapshot.state).then(|| "the snapshot is not the state that the log folds to".to_owned())
+}
+
+/// What is wrong with content that an event names.
+fn missing(log: &Log, blob: &BlobRef) -> Option<String> {
+    match log.check_blob(blob) {
+        Ok(true) => None,
+        Ok(false) => Some(format!("content {blob} is missing")),
+        Err(error) => Some(format!("content {blob} cannot be read: {error}")),
+    }
 }
 
 /// The content that an event names.

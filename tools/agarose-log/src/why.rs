@@ -130,7 +130,7 @@ fn json(evidence: &Evidence, summary: &[String; 2]) -> Json {
 
 fn gather(log: &Log, ticket: TicketId) -> Result<Evidence, LogError> {
     let mut story: Option<Story> = None;
-    for moment in log.by_ticket(ticket)? {
+    for moment in log.by_ticket(ticket) {
         let moment = moment?;
         let place = moment.place();
         story.get_or_insert_with(|| Story::new(ticket, place)).add(place, &moment.event()?);
@@ -147,7 +147,7 @@ fn gather(log: &Log, ticket: TicketId) -> Result<Evidence, LogError> {
         last: log.last()?,
     };
     let to = evidence.story.last.sequence;
-    for moment in log.events(evidence.story.first.sequence, to)? {
+    for moment in log.events(evidence.story.first.sequence, to) {
         let moment = moment?;
         let own = moment.ticket() == Some(ticket);
         // Of other tickets and sessions nothing is told.
@@ -235,7 +235,7 @@ fn ahead(log: &Log, story: &Story) -> Result<u64, LogError> {
     const ENDED: u16 = 23;
     let (Some(session), Some((queued, _))) = (&story.session, &story.request) else { return Ok(0) };
     let mut open = BTreeSet::new();
-    for moment in log.by_session(session)? {
+    for moment in log.by_session(session) {
         let moment = moment?;
         if moment.sequence >= queued.sequence {
             break;

@@ -1,6 +1,6 @@
 //! A log made by the real core: commands are decided, their events appended, the state folded.
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 use agarose_core::{
     Command, Context, EndCause, Event, Generation, Language, Lease, Millis, Owner, PermissionId, Policy,
@@ -56,22 +56,28 @@ pub(crate) fn owner(text: &str) -> Owner {
 
 /// Runs one command of the inspector.
 pub(crate) fn inspect(directory: &Path, words: &[&str]) -> Told {
+    let mut out = Vec::new();
+    let told = inspect_into(directory, words, &mut out);
+    Told { out: String::from_utf8(out).unwrap(), ..told }
+}
+
+/// Runs one command whose answer goes somewhere else.
+pub(crate) fn inspect_into(directory: &Path, words: &[&str], out: &mut dyn Write) -> Told {
     let json = words.contains(&"--json");
     let words = words.iter().filter(|word| **word != "--json");
     let cli = match Cli::try_parse_from(std::iter::once(&"log").chain(words)) {
         Ok(cli) => cli,
         Err(error) => return Told { code: 2, out: String::new(), err: error.to_string() },
     };
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = match agarose_log::run(&cli.log, directory, json, &mut out, &mut err) {
+    let mut err = Vec::new();
+    let code = match agarose_log::run(&cli.log, directory, json, out, &mut err) {
         Ok(code) => code,
         Err(error) => {
             err.extend_from_slice(format!("error: {error}\n").as_bytes());
             error.exit_code()
         }
     };
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Told { code, out: text(out), err: text(err) }
+    Told { code, out: String::new(), err: String::from_utf8(err).unwrap() }
 }
 
 impl Lab {
@@ -371,6 +377,12 @@ impl Lab {
                 self.kernel(session.as_str(), KernelReport::Reattached);
             }
         }
+    }
+
+    /// The last event and the state after it, as a snapshot holds it.
+    pub(crate) fn state(&mut self) -> (u64, Vec<u8>) {
+        let state = bincode::serde::encode_to_vec((1_u32, &self.world), bincode::config::standard()).unwrap();
+        (self.journal().reader().head().sequence, state)
     }
 
     /// What the last event says of how a ticket ended.
