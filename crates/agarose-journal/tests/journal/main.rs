@@ -5,6 +5,7 @@
 mod basics;
 mod crash;
 mod damage;
+mod golden;
 mod inspection;
 
 use std::path::Path;
