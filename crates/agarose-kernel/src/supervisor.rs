@@ -539,10 +539,16 @@ impl Supervisor {
 
     fn hear_worker(&mut self) {
         for _ in 0..WIRE_READS {
+            // What was printed before the next frame is in the pipes while that frame is in the
+            // wire. Once the wire is empty the worker may print what belongs after the frame.
+            if self.current.as_ref().is_some_and(|current| current.started) {
+                self.take_all_output();
+            }
             let mut buffer = std::mem::take(&mut self.buffer);
-            let read = self.worker.as_mut().is_some_and(|worker| worker.read_wire(&mut buffer));
+            let read = self.worker.as_mut().map_or(0, |worker| worker.read_wire(&mut buffer));
+            let more = read == buffer.len();
             self.buffer = buffer;
-            if !read {
+            if read == 0 {
                 break;
             }
             loop {
@@ -557,6 +563,9 @@ impl Supervisor {
                         return;
                     }
                 }
+            }
+            if !more {
+                return;
             }
         }
         let closed = self.worker.as_ref().is_some_and(|worker| !worker.wire_is_open());
@@ -650,8 +659,6 @@ impl Supervisor {
         if self.current_mut(id).is_none() {
             return;
         }
-        // What was printed before it is in the pipes already.
-        self.take_all_output();
         if let Some(stream) = self.spool.stream_mut(id) {
             stream.append_display(frame);
         }

@@ -205,20 +205,20 @@ impl Worker {
         }
     }
 
-    /// Reads what is there on the wire into the decoder; `false` when nothing was.
-    pub(super) fn read_wire(&mut self, buffer: &mut [u8]) -> bool {
+    /// Reads what is there on the wire into the decoder, and says how much it was.
+    pub(super) fn read_wire(&mut self, buffer: &mut [u8]) -> usize {
         let Some(wire) = &self.wire_out else {
-            return false;
+            return 0;
         };
         match read_some(wire, buffer) {
             Ok(length) if length > 0 => {
                 self.decoder.push(buffer.get(..length).unwrap_or_default());
-                true
+                length
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             _ => {
                 self.wire_out = None;
-                false
+                0
             }
         }
     }

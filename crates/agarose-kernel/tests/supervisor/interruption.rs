@@ -217,11 +217,10 @@ fn a_stop_of_what_is_stopped_already_says_the_same() {
 fn a_worker_that_ignores_interrupts_is_stopped_with_what_it_had() {
     let kernel = Kernel::real();
     let mut daemon = kernel.attach_ready();
-    daemon.execute(
-        id(1),
-        "import time\nwhile True:\n    try:\n        time.sleep(1000)\n    except BaseException: pass",
-    );
-    daemon.started(id(1));
+    let source = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\n\
+                  time.sleep(1000)";
+    daemon.execute(id(1), source);
+    wait_for("it prints", || daemon.read(Some(id(1)), 0, 100).end == 5);
     daemon.interrupt(id(1), 1);
     assert_eq!(verdict(&mut daemon), delivered(id(1), 1));
     daemon.stop(Some(id(1)), 0);
