@@ -266,6 +266,55 @@ impl Lab {
         self.until(ticket, &format!("ticket {ticket} begins"), |shown| shown["executed"] == "yes")
     }
 
+    /// Asks until a ticket has this state.
+    pub fn until_state(&self, ticket: &str, state: &str) -> Value {
+        self.until(ticket, &format!("ticket {ticket} is {state}"), |shown| shown["state"] == state)
+    }
+
+    /// The first lines of a cell that goes on only once [`Lab::open_gate`] was called with its name.
+    #[must_use]
+    pub fn gate(&self, name: &str) -> String {
+        let path = self.work().join(format!("{name}.gate"));
+        format!("import os, time\nwhile not os.path.exists({path:?}): time.sleep(0.005)\n")
+    }
+
+    /// Lets the cells behind a gate go on.
+    pub fn open_gate(&self, name: &str) {
+        fs::write(self.work().join(format!("{name}.gate")), "").unwrap();
+    }
+
+    /// A command that runs beside the test, with its outputs as pipes.
+    pub fn spawn<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// A session's cut.
+    #[must_use]
+    pub fn session(&self, session: &str) -> Value {
+        self.run(["session", "show", session, "--json"]).ok().json()
+    }
+
+    /// The process id of the worker of a session's only kernel.
+    #[must_use]
+    pub fn worker(&self, session: &str) -> i32 {
+        let shown = self.session(session);
+        shown["kernels"][0]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a kernel")
+    }
+
+    /// The directory of a kernel's life.
+    #[must_use]
+    pub fn kernel_directory(&self, generation: &str) -> PathBuf {
+        self.data().join("kernels").join(generation)
+    }
+
+    /// The events of one kind that name a ticket.
+    #[must_use]
+    pub fn events_of(&self, ticket: &str, kind: &str) -> Vec<Value> {
+        let mut events = self.events();
+        events.retain(|event| event["kind"] == kind && event["ticket"] == ticket);
+        events
+    }
+
     /// The events of the log, as the inspector prints them with `--json`.
     #[must_use]
     pub fn events(&self) -> Vec<Value> {
@@ -334,6 +383,33 @@ pub fn is_alive(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
     })
+}
+
+/// The process that started another.
+#[must_use]
+pub fn parent(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let rest = stat.rsplit_once(')').unwrap().1;
+    rest.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// How much memory a process holds, in bytes.
+#[must_use]
+pub fn resident(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// What a child that was started with [`Lab::spawn`] came to.
+#[must_use]
+pub fn outcome(child: Child) -> Outcome {
+    let output = child.wait_with_output().unwrap();
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
 }
 
 /// Asks again and again until there is an answer.
