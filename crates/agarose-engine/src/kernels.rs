@@ -22,7 +22,7 @@ use agarose_core::{
 };
 use agarose_journal::{Attachment, Reader};
 use agarose_kernel::{
-    client::{self, Found},
+    client::{self, Found, GoneBecause},
     launch,
     spec::KernelSpec,
     wire::{
@@ -398,7 +398,8 @@ impl Link {
                 let _ = found.resolved.send(told);
             }
             Looked::Gone(remains) => {
-                let told = self.collect_remains(*remains, &found).await;
+                let ticket = found.lease.map(|lease| lease.ticket);
+                let told = self.collect_remains(*remains, ticket, true).await;
                 let _ = found.resolved.send(told);
                 remove_directory(&self.directory).await;
             }
@@ -440,16 +441,22 @@ impl Link {
     }
 
     /// A supervisor that is gone may have left results and output in its spool.
-    async fn collect_remains(&mut self, remains: client::Remains, found: &Reattachment) -> String {
+    async fn collect_remains(
+        &mut self,
+        remains: client::Remains,
+        ticket: Option<TicketId>,
+        while_down: bool,
+    ) -> String {
         let remains = stop_remains(remains).await;
         let reason = remains.because;
-        let mut began = None;
+        // What is not in the spool never reached the worker.
+        let mut began = ticket.map(|_| false);
         let mut output = None;
         let mut attachments = Vec::new();
         let mut told =
             format!("session {}: its kernel {} is gone ({})", self.session, self.generation, reason);
         for execution in remains.executions {
-            if Some(execution.id.0) != found.lease.map(|lease| lease.ticket) {
+            if Some(execution.id.0) != ticket {
                 continue;
             }
             let runs = execution.output.runs.iter().map(|run| (run.channel, run.start, run.len));
@@ -474,19 +481,19 @@ impl Link {
                     }
                 }
                 None => {
-                    began = Some(execution.started);
+                    // A supervisor that was killed may have heard of the beginning and not written it down.
+                    let is_known = execution.started || reason != GoneBecause::Killed;
+                    began = is_known.then_some(execution.started);
                     output = Some(kept);
+                    told.push_str(&format!(", while ticket {} ran in it", execution.id));
                 }
             }
-        }
-        if found.lease.is_some() && began.is_none() {
-            began = Some(false);
         }
         let exit = match remains.record.and_then(|record| record.exit) {
             Some(exit) => exit_of(&exit, None),
             None => Exit::Unknown { evidence: reason.to_string() },
         };
-        let gone = KernelReport::Gone { exit, while_down: true, began, output };
+        let gone = KernelReport::Gone { exit, while_down, began, output };
         let _ = self.report_durably(self.kernel(gone), attachments).await;
         told
     }
@@ -528,8 +535,11 @@ impl Link {
                 Err(error) => error.to_string(),
             },
             Ok(Looked::Gone(remains)) => {
-                let remains = stop_remains(*remains).await;
-                remains.because.to_string()
+                // A kernel runs one cell at a time.
+                let ticket = self.running.keys().next().copied();
+                self.collect_remains(*remains, ticket, false).await;
+                remove_directory(&self.directory).await;
+                return None;
             }
             Ok(Looked::Nothing) => "its directory is gone".to_owned(),
             Ok(Looked::Unreachable(reason)) => reason,
@@ -834,12 +844,13 @@ impl Link {
             None => exit_of(&gone.exit, gone.oom),
         };
         let began = gone.executing.map(|_| gone.started);
+        let lost = gone.executing.map(|id| format!(" while ticket {id} ran in it")).unwrap_or_default();
         let gone = KernelReport::Gone { exit, while_down: died_alone, began, output };
         if self.report_durably(self.kernel(gone), attachments).await.is_err() {
             // It stays with the supervisor; a later start collects it.
             return Ok(Over::Detached);
         }
-        self.resolve(format!("session {}: its kernel {} had died", self.session, self.generation));
+        self.resolve(format!("session {}: its kernel {} had died{lost}", self.session, self.generation));
         self.part(connection, true).await
     }
 
@@ -933,7 +944,8 @@ impl Link {
 
     fn note_progress(&mut self, ticket: TicketId, end: u64, idle_ms: u64) {
         let Some(running) = self.running.get_mut(&ticket) else { return };
-        running.end.send_replace(end);
+        // A reader that asks to follow is told the same end again, which is no news to wake it with.
+        running.end.send_if_modified(|known| std::mem::replace(known, end) != end);
         if running.heartbeat.is_some() {
             running.untold = Some(self.around.clock.mono().saturating_sub(idle_ms));
         }

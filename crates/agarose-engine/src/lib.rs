@@ -506,7 +506,7 @@ impl Engine {
             // Live first: a cell that ends between the two looks is then found in the log.
             let entry = self.inner.live.get(ticket);
             if let Some(chunk) = self.read_live(ticket, from, max).await
-                && !chunk.runs.is_empty()
+                && (!chunk.runs.is_empty() || chunk.next > from)
             {
                 return Ok(live_chunk(chunk));
             }
