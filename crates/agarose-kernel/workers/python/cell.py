@@ -231,7 +231,13 @@ class Cells:
         self._flush_c_library()
         self._heal()
         self.output.end()
-        files = self.files.end()
+        try:
+            files = self.files.end()
+        except OSError as error:
+            # A cell that used up its descriptors leaves none to look at the workspace with.
+            files = {}
+            self.files.recording = False
+            self.warn("files read and written could not be recorded: " + str(error))
         result = {
             "t": "result",
             "id": self.running,
@@ -271,7 +277,11 @@ class Cells:
             "warnings": ["the worker could not finish the cell's record: " + type(error).__name__],
         }
         if failure is not None:
-            result["error"] = {"name": type(failure).__name__, "message": "", "traceback": ""}
+            try:
+                message = str(failure)[:4000].encode("utf-8", "replace").decode("utf-8")
+            except BaseException:
+                message = ""
+            result["error"] = {"name": type(failure).__name__, "message": message, "traceback": ""}
         self.warnings = []
         return result
 
