@@ -18,7 +18,7 @@ fn the_text_of_an_error_never_decides_the_word() {
         assert_eq!(shown["state"], "failed", "{code}: {shown:#}");
         assert_eq!(shown["executed"], "yes");
         assert_eq!(shown["error"]["kind"], "user", "{code}: {shown:#}");
-        assert_eq!(shown["error"]["name"], name, "{code}: {shown:#}");
+        assert!(shown["error"]["name"].as_str().unwrap().ends_with(name), "{code}: {shown:#}");
         assert_eq!(lab.run(["wait", shown["ticket"].as_str().unwrap()]).code, 10);
     }
 }

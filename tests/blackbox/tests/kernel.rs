@@ -238,8 +238,11 @@ fn a_limit_of_memory_is_met_as_itself() {
     lab.serve(&["--memory", "300M"]);
     let shown = lab.exec("s", "x = bytearray(10**9)");
     assert_eq!(shown["state"], "failed", "{shown:#}");
-    assert_eq!(shown["error"]["name"], "MemoryError", "{shown:#}");
-    assert_eq!(shown["error"]["kernel"], "kept");
+    // The system refuses the memory, or where a control group holds it, ends the process.
+    let told =
+        if shown["error"]["kind"] == "user" { &shown["error"]["name"] } else { &shown["error"]["message"] };
+    let told = told.as_str().unwrap();
+    assert!(told == "MemoryError" || told.contains("out of memory"), "{shown:#}");
 }
 
 #[test]

@@ -258,7 +258,7 @@ fn observations_follow_one_another_without_hole_or_repeat() {
             "--until",
             "yield",
             "--yield-after",
-            "0ms",
+            "1ms",
             "--from",
             &from,
             "--json",

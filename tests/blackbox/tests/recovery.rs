@@ -151,22 +151,55 @@ fn a_cell_whose_acknowledgement_nobody_heard_runs_once() {
     assert_eq!(lab.exec("s", "open('ran').read()")["result"]["text/plain"], "'x'");
 }
 
-#[test]
-fn a_cell_that_was_sent_and_never_acknowledged_is_lost_and_nobody_knows_whether_it_ran() {
+/// A cell that was sent to a worker that does not listen, under a daemon that is killed then.
+fn unheard() -> (Lab, String, i32) {
     let mut lab = Lab::started();
     assert_eq!(lab.exec("s", "1")["state"], "completed");
     let worker = lab.worker("s");
     signal(worker, Signal::SIGSTOP);
     let ticket = lab.submit("s", "open('ran', 'a').write('x')");
     eventually("the cell is sent", || lab.show(&ticket)["started_at"].is_string().then_some(()));
+    // An id is a number in the base of Crockford, and lies in the spool as that.
+    let digits = "0123456789abcdefghjkmnpqrstvwxyz";
+    let number =
+        ticket.chars().fold(0u128, |number, digit| number << 5 | digits.find(digit).unwrap() as u128);
+    let low = (number as u64).to_le_bytes();
+    let spool = lab.kernel_directory("g0");
+    eventually("the supervisor has it", || {
+        let mut files = fs::read_dir(&spool).unwrap().flatten();
+        files
+            .any(|file| {
+                let name = file.file_name();
+                name.to_string_lossy().starts_with("spool")
+                    && fs::read(file.path()).unwrap().windows(8).any(|id| id == low)
+            })
+            .then_some(())
+    });
     lab.kill_daemon();
-    signal(worker, Signal::SIGKILL);
-    eventually("the worker is gone", || (!is_alive(worker)).then_some(()));
+    (lab, ticket, worker)
+}
+
+#[test]
+fn a_cell_that_was_sent_and_lost_with_its_supervisor_may_have_run_or_not() {
+    let (mut lab, ticket, worker) = unheard();
+    signal(parent(worker), Signal::SIGKILL);
+    eventually("the worker went with its supervisor", || (!is_alive(worker)).then_some(()));
     lab.serve(&[]);
     let shown = lab.wait(&ticket);
     assert_eq!(shown["state"], "lost", "{shown:#}");
     assert_eq!(shown["executed"], "unknown");
     assert!(shown["error"]["message"].as_str().unwrap().contains("not known"), "{shown:#}");
+}
+
+#[test]
+fn a_cell_that_a_living_supervisor_saw_not_beginning_was_not_executed() {
+    let (mut lab, ticket, worker) = unheard();
+    signal(worker, Signal::SIGKILL);
+    eventually("the worker is gone", || (!is_alive(worker)).then_some(()));
+    lab.serve(&[]);
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "lost", "{shown:#}");
+    assert_eq!(shown["executed"], "no");
 }
 
 #[test]
