@@ -324,6 +324,25 @@ mod tests {
     }
 
     #[test]
+    fn the_log_can_be_read_on_from_any_event_without_a_hole() {
+        let (_dir, embedded, mut client) = paused(Options::default());
+        for _ in 0..3 {
+            client.submit(&cell("s")).unwrap();
+        }
+        let mut sequences = |path: &str| -> Vec<u64> {
+            let body = String::from_utf8(client.get(path).unwrap()).unwrap();
+            let event = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+            body.lines().map(|line| event(line)["seq"].as_u64().unwrap()).collect()
+        };
+        let all = sequences("/v1/events");
+        assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+        assert!(all.len() >= 5, "{all:?}");
+        assert_eq!(sequences("/v1/events?from=4"), all[3..]);
+        assert_eq!(sequences("/v1/events?from=1000"), [0; 0]);
+        embedded.stop();
+    }
+
+    #[test]
     fn a_second_daemon_is_told_who_holds_the_directory() {
         let (dir, embedded, _client) = paused(Options::default());
         let Err(problem) = Embedded::start(dir.path(), Options::default()) else {

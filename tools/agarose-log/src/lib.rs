@@ -45,7 +45,7 @@ pub use args::{
 };
 pub use error::LogError;
 
-use agarose_journal::inspect::Severity;
+use agarose_journal::{Entry, inspect::Severity};
 use log::Log;
 use screen::Screen;
 
@@ -70,6 +70,12 @@ pub fn run(
         Err(LogError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         result => result,
     }
+}
+
+/// One event as `agarose log ls events --json` prints it, without the line end.
+#[must_use]
+pub fn json_line(entry: Entry) -> String {
+    log::Moment::from(entry).json().line()
 }
 
 fn dispatch(command: &LogCommand, data_dir: &Path, screen: &mut Screen<'_>) -> Result<u8, LogError> {

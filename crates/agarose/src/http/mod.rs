@@ -2,6 +2,7 @@
 //!
 //! A handler parses, calls the engine once, and says what came of it. It decides nothing.
 
+mod events;
 mod listen;
 mod output;
 
@@ -60,6 +61,7 @@ pub(crate) fn router(served: Served) -> Router {
         .route("/v1/resume", post(resume))
         .route("/v1/permissions", get(permissions))
         .route("/v1/permissions/{permission}", post(decide))
+        .route("/v1/events", get(read_events))
         .route("/v1/status", get(status))
         .route("/v1/shutdown", post(shutdown))
         .fallback(nowhere)
@@ -382,6 +384,26 @@ async fn decide(
         .map_err(|_| Refused(RequestError::NotFound { what: format!("question {permission}") }))?;
     served.engine.decide_permission(PermissionId(number), request.allow, owner(&request.owner)?).await?;
     Ok(Json(json!({ "id": PermissionId(number).to_string(), "allowed": request.allow })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsQuery {
+    /// The first sequence number that is wanted.
+    from: Option<u64>,
+    /// Whether to go on with what follows.
+    #[serde(default)]
+    follow: bool,
+}
+
+async fn read_events(
+    State(served): State<Served>,
+    asked: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Refused> {
+    let asked = query(asked)?;
+    let lines = events::lines(&served.engine, asked.from.unwrap_or(1).max(1), asked.follow);
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], axum::body::Body::from_stream(lines))
+        .into_response())
 }
 
 async fn status(State(served): State<Served>) -> Result<Response, Refused> {
