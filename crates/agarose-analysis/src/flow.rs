@@ -266,15 +266,10 @@ impl<'s> Flow<'s> {
         self.globals[at]
     }
 
-    /// A variable of the frame that runs now.
+    /// A variable of the frame that runs now, or of a block in it (a class body, a mask).
     pub(crate) fn local(&mut self, symbol: Symbol) -> Var {
         let owner = self.frame_ref().id;
         self.new_variable(symbol, owner)
-    }
-
-    /// A variable that is nobody's business outside of the block that runs now (a class body, a mask).
-    pub(crate) fn private(&mut self, symbol: Symbol) -> Var {
-        self.new_variable(symbol, u32::MAX)
     }
 
     /// Where the name is looked up while `var` is not bound.
@@ -285,7 +280,7 @@ impl<'s> Flow<'s> {
     /// The variable that the name means while `var` is not bound, where that is this frame's business.
     fn fallback(&self, var: Var) -> Option<Var> {
         let variable = self.variables[var as usize];
-        let own = variable.owner == self.frame_ref().id || variable.owner == u32::MAX;
+        let own = variable.owner == self.frame_ref().id;
         (own && variable.outer != NO_VAR).then_some(variable.outer)
     }
 

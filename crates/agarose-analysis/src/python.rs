@@ -15,7 +15,7 @@ use tree_sitter::{Parser, Tree as Parsed};
 
 use crate::effects::python::{conventional_module, is_builtin};
 use crate::facts::{Certainty, Code, Dialect, Effect, Facts, Language, Scope as NameScope, Via, WriteKind};
-use crate::flow::{FRESH, Flow, Value, Var};
+use crate::flow::{FRESH, Flow, IMMUTABLE, Value, Var};
 use crate::span::Range;
 use crate::symbols::Symbol;
 use crate::tree::{NONE, Node, parse, parser};
@@ -184,6 +184,12 @@ impl<'s> Walker<'s> {
     }
 
     fn load_symbol(&mut self, symbol: Symbol, at: Range, via: Via) -> Value {
+        // A constant of the compiler, and the cell that `super()` uses.
+        match self.flow.symbols.name(symbol) {
+            "__debug__" => return IMMUTABLE,
+            "__class__" if self.scopes.iter().any(|scope| scope.kind == ScopeKind::Class) => return FRESH,
+            _ => {}
+        }
         let top = self.scopes.len() - 1;
         for index in (0..=top).rev() {
             let scope = &self.scopes[index];
@@ -280,11 +286,7 @@ impl<'s> Walker<'s> {
                 }
                 Mention::Bound => {
                     if !scope.names.contains_key(&symbol) {
-                        let var = if kind == ScopeKind::Function {
-                            self.flow.local(symbol)
-                        } else {
-                            self.flow.private(symbol)
-                        };
+                        let var = self.flow.local(symbol);
                         scope.names.insert(symbol, Binding::Local(var));
                     }
                 }

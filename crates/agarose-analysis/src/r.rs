@@ -325,7 +325,7 @@ impl<'s> Walker<'s> {
             return *var;
         }
         let outer = self.resolve_below(at, symbol);
-        let var = if self.scopes[at].function { self.flow.local(symbol) } else { self.flow.private(symbol) };
+        let var = self.flow.local(symbol);
         self.flow.set_outer(var, outer);
         self.scopes[at].names.insert(symbol, var);
         var

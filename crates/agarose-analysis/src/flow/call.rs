@@ -83,7 +83,7 @@ impl<'s> Flow<'s> {
         for record in &records {
             self.records[record.var as usize] = record.hidden;
             let owner = self.variables[record.var as usize].owner;
-            if owner == frame || owner == u32::MAX {
+            if owner == frame {
                 continue;
             }
             let bits = self.bits(record.var);
@@ -121,7 +121,7 @@ impl<'s> Flow<'s> {
                 }
                 let Some(var) = self.outermost(var) else { continue };
                 let owner = self.variables[var as usize].owner;
-                if owner == frame || owner == u32::MAX {
+                if owner == frame {
                     continue;
                 }
                 match traces.iter_mut().find(|known| known.var == var) {
@@ -278,6 +278,7 @@ impl<'s> Flow<'s> {
         for arg in arguments {
             self.escape(arg.value, at);
         }
+        self.hand_over(arguments, at);
         if method.is_some() || matches!(self.kind(value), Kind::Functions(_)) {
             given.push(value);
         }
@@ -336,6 +337,23 @@ impl<'s> Flow<'s> {
         }
         let _ = value;
         instance
+    }
+
+    /// Functions of other cells among these are handed to code that calls them, with the rest as arguments.
+    pub(crate) fn hand_over(&mut self, arguments: &[Arg], at: Range) {
+        for (position, arg) in arguments.iter().enumerate() {
+            let Some(callee) = self.root(arg.value) else { continue };
+            if !self.is_global(callee) {
+                continue;
+            }
+            let others: Vec<Arg> = arguments
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != position)
+                .map(|(_, arg)| Arg { key: Key::Any, value: arg.value })
+                .collect();
+            self.record_call(callee, None, &others, at);
+        }
     }
 
     /// The value is handed to code that is not known: whatever it can do may happen now or later.

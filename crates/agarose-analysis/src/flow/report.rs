@@ -70,13 +70,17 @@ impl Flow<'_> {
                 facts.reads.insert(name.to_owned(), read);
             }
             let binds = record.kinds & BINDS != 0 && slot.bits & BOUND != 0;
-            let certainty = if binds {
+            // Bound only on paths that do not end normally: if the run fails, it may have happened.
+            let lost = record.kinds & BINDS != 0 && slot.bits == ENTRY && !degraded;
+            let certainty = if lost {
+                Some(Certainty::May)
+            } else if binds {
                 Some(if slot.bits == BOUND { Certainty::Must } else { Certainty::May })
             } else {
                 None
             };
             if let Some(certainty) = certainty.max(record.mutated) {
-                let kinds = if binds { record.kinds } else { record.kinds & !BINDS };
+                let kinds = if binds || lost { record.kinds } else { record.kinds & !BINDS };
                 let write = Write {
                     certainty: cap(certainty),
                     kinds: kinds_of(kinds).collect(),

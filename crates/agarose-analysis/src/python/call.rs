@@ -264,6 +264,7 @@ impl<'s> Walker<'s> {
             self.flow.mutate(arg.value, Certainty::Possible, true, at);
             self.flow.escape(arg.value, at);
         }
+        self.flow.hand_over(arguments, at);
         let given: Vec<Value> = arguments.iter().map(|arg| arg.value).collect();
         self.flow.from_unknown(&given)
     }
@@ -296,6 +297,9 @@ impl<'s> Walker<'s> {
             if effect.consumes {
                 self.consume(arg.value, at);
             }
+        }
+        if effect.calls {
+            self.flow.hand_over(arguments, at);
         }
         let inplace = self.inplace(tree, node, receiver, at);
         let given: Vec<Value> = arguments.iter().map(|arg| arg.value).collect();

@@ -65,6 +65,10 @@ pub(super) fn mentions(tree: &Tree, root: Node, found: &mut Vec<(Node, Mention)>
                 skip(tree, at, &mut skips);
             }
             Kind::Lambda => skip(tree, at, &mut skips),
+            // `(x): T` declares nothing, `x: T` makes `x` a local.
+            Kind::Assignment
+                if tree.child(at, Field::Right) == NONE
+                    && !matches!(tree.child(at, Field::Left), left if left != NONE && tree.kind(left) == Kind::Identifier) => {}
             Kind::Assignment | Kind::Augmented | Kind::For => {
                 targets(tree, tree.child(at, Field::Left), found);
             }

@@ -725,6 +725,19 @@ impl<'s> Walker<'s> {
         let left = tree.child(node, Field::Left);
         let right = tree.child(node, Field::Right);
         let mut found = Vec::new();
+        let written = tree.first(left);
+        if !matches!(self.kind(written), Kind::Identifier | Kind::GenericType) {
+            // `type(x).attribute = value` looks like an alias to the grammar.
+            let at = self.range(node);
+            let symbol = self.flow.intern("type");
+            self.load_symbol(symbol, at, Via::Immediate);
+            let value = self.expr(tree.first(right));
+            self.expr(written);
+            let object = self.flow.from_unknown(&[value]);
+            self.flow.mutate(object, Certainty::Possible, true, at);
+            self.touch_names(tree, written, at);
+            return;
+        }
         super::scope::targets(tree, left, &mut found);
         let pushed = self.push_type_parameters(tree, left);
         self.flow.begin_function();
@@ -735,6 +748,18 @@ impl<'s> Walker<'s> {
         }
         if let Some((name, _)) = found.first() {
             self.store(*name, FRESH, WriteKind::Define);
+        }
+    }
+
+    /// Values of all names under `node` may be changed.
+    fn touch_names(&mut self, tree: &Tree, node: Node, at: crate::span::Range) {
+        for name in node..tree.after(node) {
+            if tree.kind(name) == Kind::Identifier {
+                let symbol = self.symbol(name);
+                let var = self.binding(symbol, false);
+                let value = self.flow.peek(var);
+                self.flow.mutate(value, Certainty::May, true, at);
+            }
         }
     }
 

@@ -129,7 +129,11 @@ impl<'s> Walker<'s> {
         if !self.flow.is_global(var) {
             var = self.flow.global(symbol);
         }
-        self.flow.read(var, at, Via::Immediate);
+        if self.masks > 0 {
+            self.flow.read_as(var, at, Via::Mask, Certainty::May);
+        } else {
+            self.flow.read(var, at, Via::Immediate);
+        }
     }
 
     fn load_function(&mut self, symbol: Symbol, at: Range) -> Value {
@@ -223,10 +227,15 @@ impl<'s> Walker<'s> {
         piped: Option<(Value, Node)>,
         at: Range,
     ) -> Value {
+        // The language's own functions evaluate their arguments, but for the few that choose among them.
+        let forces = library::is_builtin(name) && !matches!(name, "ifelse" | "Negate" | "match.arg" | "by" | "curve");
         let Some(effect) = library::function(name) else {
-            let arguments = self.arguments(written, piped, false);
+            let arguments = self.arguments(written, piped, forces);
             for arg in &arguments {
                 self.flow.escape(arg.value, at);
+            }
+            if symbol.is_none() {
+                self.flow.hand_over(&arguments, at);
             }
             let Some(symbol) = symbol else { return FRESH };
             if library::is_builtin(name) {
@@ -239,12 +248,13 @@ impl<'s> Walker<'s> {
         let arguments = if effect.mask {
             self.masked_arguments(tree, name, written, piped)
         } else {
-            self.arguments(written, piped, effect.forces)
+            self.arguments(written, piped, effect.forces || forces)
         };
         for arg in &arguments {
             self.flow.escape(arg.value, at);
         }
         if effect.calls {
+            self.flow.hand_over(&arguments, at);
             // `sapply(xs, "f")`: a function by its name in a string.
             for argument in written.iter().skip(usize::from(piped.is_none())) {
                 if !matches!(argument.name, None | Some("FUN" | "f" | ".f" | "what")) {

@@ -91,6 +91,26 @@ impl<'s> Walker<'s> {
                 self.scopes.pop();
                 Some(FRESH)
             }
+            "replicate" => {
+                // The expression becomes the body of a function.
+                for (position, argument) in written.iter().enumerate() {
+                    if position == 0 || argument.value == NONE {
+                        self.expr(argument.value);
+                        continue;
+                    }
+                    self.push_block(argument.value);
+                    self.expr(argument.value);
+                    self.scopes.pop();
+                }
+                Some(FRESH)
+            }
+            "binomial" | "poisson" | "Gamma" | "gaussian" | "quasibinomial" | "quasipoisson" | "quasi"
+            | "inverse.gaussian"
+                if self.kind(self.argument(written, "link", 0)) == Kind::Identifier =>
+            {
+                // The link's name is taken as written.
+                Some(FRESH)
+            }
             "switch" => {
                 let mut values = FRESH;
                 for (position, argument) in written.iter().enumerate() {
@@ -634,7 +654,7 @@ impl<'s> Walker<'s> {
                         None if matches!(self.kind(argument.value), Kind::Identifier | Kind::String) => {
                             let symbol = self.symbol(argument.value);
                             let place = self.range(argument.value);
-                            let var = self.flow.global(symbol);
+                            let var = self.own(symbol);
                             self.flow.write(var, FRESH, WriteKind::Bind, place);
                         }
                         Some("list") => {

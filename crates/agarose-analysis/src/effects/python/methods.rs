@@ -5,9 +5,9 @@
 
 pub(super) const TABLE: &str = "
 # containers
-append extend insert add update setdefault appendleft extendleft __setitem__ put put_nowait : fresh mself
+append extend insert add update appendleft extendleft __setitem__ put put_nowait : fresh mself
 clear remove discard reverse sort rotate __delitem__ subtract task_done : immutable mself
-pop popitem popleft get_nowait : element mself
+pop popitem popleft get_nowait setdefault : element mself
 difference_update intersection_update symmetric_difference_update : immutable mself
 move_to_end : immutable mself
 get __getitem__ : element
