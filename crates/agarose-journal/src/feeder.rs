@@ -81,9 +81,15 @@ impl Feeder {
 
     /// Does the next thing, if there is one.
     pub(crate) fn step(&mut self) -> Step {
-        let wanted = match self.shared.lock().spare {
-            Spare::Wanted { number, size } => Some((number, size)),
-            Spare::None | Spare::Ready(_) => None,
+        let wanted = {
+            let spare = &mut self.shared.lock().spare;
+            match *spare {
+                Spare::Wanted { number, size } => {
+                    *spare = Spare::Making;
+                    Some((number, size))
+                }
+                Spare::None | Spare::Making | Spare::Ready(_) => None,
+            }
         };
         if let Some((number, size)) = wanted {
             self.make_spare(number, size);

@@ -92,6 +92,8 @@ pub struct Journal {
     current: Segment,
     /// Where the next record goes, in bytes from the start of the segment.
     at: u64,
+    /// The segment in which the next one was asked for.
+    spare_asked_in: u64,
     /// Whether the segment in use was made out of the reserve: only urgent events may use it.
     emergency: bool,
     reserve: bool,
@@ -165,6 +167,7 @@ impl Journal {
             shared,
             current,
             at,
+            spare_asked_in: 0,
             emergency: false,
             reserve,
             head,
@@ -313,10 +316,14 @@ impl Journal {
         let mut state = self.shared.lock();
         let before = state.tail.bytes();
         state.tail.push(commit);
+        // The next segment is made ahead, when half of this one is used. It is asked for once.
         let half = self.at > self.current.header.size / 2;
-        if half && matches!(state.spare, Spare::None) && !self.emergency {
-            let number = self.current.header.number + 1;
-            state.spare = Spare::Wanted { number, size: self.shared.segment_bytes };
+        if half && self.spare_asked_in != self.current.header.number && !self.emergency {
+            self.spare_asked_in = self.current.header.number;
+            if matches!(state.spare, Spare::None) {
+                let number = self.current.header.number + 1;
+                state.spare = Spare::Wanted { number, size: self.shared.segment_bytes };
+            }
         }
         // A feeder that gathers wakes by itself; one that idles is woken, and one that has enough.
         let wake = state.feeder_idle || (before < feeder::ENOUGH && state.tail.bytes() >= feeder::ENOUGH);
@@ -440,7 +447,8 @@ impl Journal {
 
     fn take_spare(&self) -> Option<Segment> {
         let mut state = self.shared.lock();
-        while matches!(state.spare, Spare::Wanted { .. }) {
+        // What the feeder has begun is waited for; what it has not begun is sooner made here.
+        while matches!(state.spare, Spare::Making) {
             if self.feeder_has_ended() {
                 return None;
             }
@@ -448,7 +456,7 @@ impl Journal {
         }
         match std::mem::replace(&mut state.spare, Spare::None) {
             Spare::Ready(segment) => Some(segment),
-            Spare::None | Spare::Wanted { .. } => None,
+            Spare::None | Spare::Wanted { .. } | Spare::Making => None,
         }
     }
 

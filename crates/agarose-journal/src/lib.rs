@@ -12,7 +12,7 @@
 //! | `event`, `record`, `segment` | the bytes: envelope, record and chain, segment |
 //! | `journal` | the commit path |
 //! | `tail`, `page`, `feeder`, `store` | from the segments to the store |
-//! | `scan`, `open` | what is there, and how it is continued |
+//! | `scan`, `fit`, `open` | what is there, and how it is continued |
 //! | `reader` | the log as others see it |
 //! | `codec` | what events are as bytes |
 //! | `blobs`, `snapshot` | large content, folded states |
@@ -26,6 +26,7 @@ mod event;
 pub mod export;
 mod feeder;
 pub mod files;
+mod fit;
 pub mod inspect;
 mod journal;
 pub mod lock;

@@ -42,8 +42,10 @@ impl Places {
 pub(crate) enum Spare {
     /// Nobody has made it.
     None,
-    /// The feeder has been asked for it, and may be making it.
+    /// The feeder has been asked for it.
     Wanted { number: u64, size: u64 },
+    /// The feeder is making it.
+    Making,
     /// It is there.
     Ready(Segment),
 }

@@ -8,8 +8,9 @@ use std::{
 
 use crate::{
     error::OpenError,
+    fit::StorePlace,
     journal::Options,
-    open::{self, Opened, StorePlace},
+    open::{self, Opened},
     shared::Places,
     simulated::{Choices, SimulatedFiles},
     store::{MemoryStore, Store, StoreError},

@@ -307,3 +307,75 @@ fn a_small_disk_fills_refuses_and_is_used_again_when_there_is_room() {
     journal.close().unwrap();
     check(&Journal::open(&place, &options).unwrap().journal, last);
 }
+
+/// A file system in a file of its own, mounted; unmounted when dropped.
+struct ImageDisk {
+    image: std::path::PathBuf,
+    at: std::path::PathBuf,
+}
+
+impl ImageDisk {
+    fn mount(image: &Path, at: &Path) -> Option<Self> {
+        fs::create_dir_all(at).unwrap();
+        let mut command = Command::new("mount");
+        let mounted = command.args(["-o", "loop"]).arg(image).arg(at).stderr(Stdio::null()).status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then(|| Self { image: image.to_owned(), at: at.to_owned() })
+    }
+}
+
+impl Drop for ImageDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.at).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+#[test]
+fn a_disk_copied_right_after_an_acknowledgement_has_what_was_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image");
+    fs::File::create(&image).unwrap().set_len(96 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status();
+    let disk = match made {
+        Ok(status) if status.success() => ImageDisk::mount(&image, &directory.path().join("disk")),
+        _ => None,
+    };
+    let Some(disk) = disk else {
+        println!("skipped: no ext4 in a file can be made and mounted here");
+        return;
+    };
+    let options = Options { segment_bytes: 256 * 1024, ..options() };
+    let mut journal = Journal::open(&disk.at.join("journal"), &options).unwrap().journal;
+    let mut last = 0;
+    for round in 0..8u64 {
+        for _ in 0..=round * 37 % 150 {
+            let content = large(last + 1);
+            journal.blobs().store(&content).unwrap();
+            last = journal.append(&[event(last + 1)], &[small(last + 1)]).unwrap().last;
+        }
+        if round % 3 == 2 {
+            journal.checkpoint().unwrap();
+        }
+        // What the disk has at this moment, as after a loss of power: nothing of the page cache above it.
+        let copied = directory.path().join(format!("copy-{round}"));
+        fs::copy(&disk.image, &copied).unwrap();
+        let after = ImageDisk::mount(&copied, &directory.path().join(format!("after-{round}"))).unwrap();
+        let opened = Journal::open(&after.at.join("journal"), &options).unwrap();
+        assert_eq!(opened.report.head.sequence, last, "round {round}");
+        check(&opened.journal, last);
+        let reader = opened.journal.reader();
+        for n in 1..=last {
+            assert!(
+                reader.open_blob(&name_of(&large(n))).unwrap().is_some(),
+                "round {round}: the blob of {n}"
+            );
+        }
+        drop(reader);
+        drop(opened);
+        drop(after);
+        fs::remove_file(copied).unwrap();
+    }
+    drop(journal);
+}

@@ -3,6 +3,9 @@
 //! sled writes when it opens, so its files are copied to a temporary directory first, and what the copy
 //! lacks comes from the segments. What cannot be read is a [`Finding`]; the rest is read.
 
+mod salvage;
+mod verify;
+
 use std::{
     collections::VecDeque,
     fs, io,
@@ -13,15 +16,18 @@ use std::{
 use agarose_core::TicketId;
 use tempfile::TempDir;
 
+pub use self::{
+    salvage::{SalvageError, SalvageReport, salvage},
+    verify::{Depth, VerifyReport, verify},
+};
 use crate::{
     error::{Damage, OpenError, ReadError},
-    export,
-    files::{self, RealFiles},
+    files::RealFiles,
+    fit::{self, says},
     journal::Options,
     lock::{self, Holder},
-    open::{self, says},
     page,
-    reader::{self, Reader},
+    reader::Reader,
     record::{ChainKey, Head},
     scan::{self, Scan, ScanError},
     segment,
@@ -250,7 +256,7 @@ impl Inspector {
                 ..Finding::in_file(Severity::Damage, path, what)
             });
         }
-        let first = open::first_event(&*store)?.unwrap_or(1);
+        let first = fit::first_event(&*store)?.unwrap_or(1);
         if first > 1 {
             let what = format!("the history of events 1 to {} is gone", first - 1);
             findings.push(Finding { sequence: Some(1), ..Finding::new(Severity::Warning, what) });
@@ -344,7 +350,7 @@ fn copied_store(
     let target = copy.join("store");
     copy_directory(&places.store, &target).map_err(at(&places.store))?;
     let opened = SledStore::open(&target).and_then(|store| {
-        let id = store.get(Space::Meta, open::IDENTITY)?;
+        let id = store.get(Space::Meta, fit::IDENTITY)?;
         Ok((store, id.and_then(|id| id.try_into().ok())))
     });
     match opened {
@@ -452,7 +458,7 @@ fn join(
         );
         findings.push(Finding::in_file(Severity::Warning, &places.store, what));
     }
-    open::feed(chain, scan, store)?;
+    fit::feed(chain, scan, store)?;
     Ok(scan.head)
 }
 
@@ -486,309 +492,4 @@ fn bridge(
         }
     }
     Ok(beyond)
-}
-
-/// How closely to verify.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// The segments, and that the store fits them.
-    Segments,
-    /// Every record from the first event on, every event's contents, every attachment, blob file and snapshot.
-    Everything,
-}
-
-/// What verifying found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VerifyReport {
-    /// The id of the journal.
-    pub journal: [u8; 16],
-    /// The first event there is.
-    pub first: u64,
-    /// Where the log stands, as far as it hangs together.
-    pub head: Head,
-    /// How many records were checked one by one.
-    pub records: u64,
-    /// How many events were decoded.
-    pub events: u64,
-    /// How many contents (attachments and blob files) were checked.
-    pub contents: u64,
-    /// How many snapshots are good.
-    pub snapshots: u64,
-    /// What is not as it should be.
-    pub findings: Vec<Finding>,
-}
-
-impl VerifyReport {
-    /// Whether nothing acknowledged is damaged or gone.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.findings.iter().all(|finding| finding.severity < Severity::Damage)
-    }
-}
-
-/// Checks the journal in a directory without writing to it.
-///
-/// # Errors
-/// There is no journal, or the disk says no. Damage is in the report.
-pub fn verify(directory: &Path, depth: Depth) -> Result<VerifyReport, InspectError> {
-    let inspector = Inspector::open(directory)?;
-    let reader = inspector.reader();
-    let mut report = VerifyReport {
-        journal: reader.journal(),
-        first: reader.first(),
-        head: reader.head(),
-        records: 0,
-        events: 0,
-        contents: 0,
-        snapshots: 0,
-        findings: inspector.findings.clone(),
-    };
-    if depth == Depth::Everything {
-        verify_records(reader, &mut report);
-        verify_blobs(&inspector, &mut report)?;
-    }
-    for snapshot in inspector.snapshots()? {
-        match snapshot {
-            Ok(_) => report.snapshots += 1,
-            Err(finding) => report.findings.push(*finding),
-        }
-    }
-    Ok(report)
-}
-
-fn verify_records(reader: &Reader, report: &mut VerifyReport) {
-    let mut before: Option<reader::Commit> = None;
-    let mut wall = 0;
-    for commit in reader.commits(report.first) {
-        let commit = match commit {
-            Ok(commit) => commit,
-            Err(error) => {
-                report.findings.push(Finding::new(Severity::Damage, says(&error)));
-                return;
-            }
-        };
-        let about = |severity, what: String| Finding {
-            record: Some(commit.record),
-            sequence: Some(commit.first),
-            ..Finding::new(severity, what)
-        };
-        if before
-            .as_ref()
-            .is_some_and(|before| before.hash != commit.previous || before.record + 1 != commit.record)
-        {
-            report
-                .findings
-                .push(about(Severity::Damage, "the record does not continue the one before it".to_owned()));
-        }
-        for entry in &commit.entries {
-            let sequence = Some(entry.sequence);
-            match entry.event.decode() {
-                Ok(_) => report.events += 1,
-                Err(error) => {
-                    let tickets = entry.event.ticket.into_iter().collect();
-                    let finding = about(Severity::Damage, error.to_string());
-                    report.findings.push(Finding { sequence, tickets, ..finding });
-                }
-            }
-            if entry.event.stamp.wall < wall {
-                let back = wall - entry.event.stamp.wall;
-                let finding = about(Severity::Note, format!("the wall clock went back by {back} ms"));
-                report.findings.push(Finding { sequence, ..finding });
-            }
-            wall = entry.event.stamp.wall;
-        }
-        for blob in &commit.attachments {
-            match reader.blob(blob) {
-                Ok(Some(_)) => report.contents += 1,
-                Ok(None) => {
-                    report.findings.push(about(Severity::Damage, format!("its attachment {blob} is missing")))
-                }
-                Err(error) => report.findings.push(about(Severity::Damage, says(&error))),
-            }
-        }
-        report.records += 1;
-        before = Some(commit);
-    }
-}
-
-fn verify_blobs(inspector: &Inspector, report: &mut VerifyReport) -> Result<(), InspectError> {
-    let blobs = inspector.reader.blobs();
-    for blob in blobs.list().map_err(at(&inspector.places.blobs))? {
-        let read = blobs.open(&blob)?.map(|mut file| io::copy(&mut file, &mut io::sink()));
-        match read {
-            Some(Ok(_)) => report.contents += 1,
-            Some(Err(error)) => {
-                let what = format!("blob {blob}: {error}");
-                report.findings.push(Finding::in_file(Severity::Damage, &inspector.places.blobs, what));
-            }
-            None => {}
-        }
-    }
-    Ok(())
-}
-
-/// Why nothing was salvaged.
-#[derive(Debug, thiserror::Error)]
-pub enum SalvageError {
-    /// The journal cannot be looked at.
-    #[error("the journal cannot be inspected")]
-    Inspect(#[from] InspectError),
-    /// The target has something in it.
-    #[error("{path} is not empty", path = path.display())]
-    NotEmpty {
-        /// The target.
-        path: PathBuf,
-    },
-    /// The log cannot be read.
-    #[error("the log cannot be read")]
-    Read(#[from] ReadError),
-    /// The new journal cannot be made.
-    #[error("the new journal cannot be made")]
-    Open(#[from] OpenError),
-    /// The new journal cannot be written.
-    #[error("the new journal cannot be written")]
-    Append(#[from] crate::error::AppendError),
-    /// A file cannot be written.
-    #[error("cannot write {path}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Records behind the damage cannot be written down.
-    #[error("what lies behind the damage cannot be written down")]
-    Export(#[from] export::ExportError),
-}
-
-/// What salvaging kept and what it lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SalvageReport {
-    /// The first event that was kept.
-    pub first: u64,
-    /// Where the new journal stands.
-    pub head: Head,
-    /// Contents that were lost: missing or damaged attachments and blob files.
-    pub lost_contents: Vec<agarose_core::BlobRef>,
-    /// Records that are whole and that nothing connects with the log; they are in `beyond.jsonl`.
-    pub beyond: Vec<Beyond>,
-    /// What was wrong.
-    pub findings: Vec<Finding>,
-}
-
-/// Copies what hangs together into a journal in a new directory, and says what was lost. The damaged journal is
-/// left as it is.
-///
-/// # Errors
-/// The target is not empty, or the disk says no.
-pub fn salvage(directory: &Path, into: &Path) -> Result<SalvageReport, SalvageError> {
-    let inspector = Inspector::open(directory)?;
-    let reader = inspector.reader();
-    let first = reader.first();
-    let mut findings = inspector.findings.clone();
-    let mut lost_contents = Vec::new();
-    let mut journal = None;
-    for commit in reader.commits(first) {
-        let commit = match commit {
-            Ok(commit) => commit,
-            Err(error) => {
-                findings.push(Finding::new(Severity::Damage, says(&error)));
-                break;
-            }
-        };
-        let mut attachments = Vec::new();
-        for blob in &commit.attachments {
-            match reader.blob(blob) {
-                Ok(Some(content)) => attachments.extend(crate::event::Attachment::new(content).ok()),
-                Ok(None) | Err(_) => lost_contents.push(*blob),
-            }
-        }
-        if attachments.len() < commit.attachments.len() {
-            // Without its content the record cannot be made again; the log is whole up to here.
-            findings.push(Finding {
-                record: Some(commit.record),
-                sequence: Some(commit.first),
-                ..Finding::new(
-                    Severity::Damage,
-                    "an attachment of the record is lost, and with it what follows",
-                )
-            });
-            break;
-        }
-        let before = Head { sequence: commit.first - 1, records: commit.record, hash: commit.previous };
-        let to = match &mut journal {
-            Some(journal) => journal,
-            none => none.insert(new_journal(into, reader, before)?),
-        };
-        let events: Vec<_> = commit.entries.into_iter().map(|entry| entry.event).collect();
-        to.append_copy(commit.stored, &events, &attachments)?;
-    }
-    let journal = match journal {
-        Some(journal) => journal,
-        None => new_journal(into, reader, ChainKey::of(&reader.journal()).genesis())?,
-    };
-    copy_blobs(&inspector, &journal, &mut lost_contents, &mut findings)?;
-    copy_snapshots(&inspector, &journal, into)?;
-    let head = journal.head();
-    journal.finish_copy()?;
-    write_beyond(&inspector, into)?;
-    let beyond = inspector.beyond().cloned().collect();
-    Ok(SalvageReport { first, head, lost_contents, beyond, findings })
-}
-
-fn new_journal(into: &Path, reader: &Reader, head: Head) -> Result<crate::Journal, SalvageError> {
-    open::begin(into, &Options::default(), reader.journal(), head)?
-        .ok_or_else(|| SalvageError::NotEmpty { path: into.to_owned() })
-}
-
-fn copy_blobs(
-    inspector: &Inspector,
-    journal: &crate::Journal,
-    lost: &mut Vec<agarose_core::BlobRef>,
-    findings: &mut Vec<Finding>,
-) -> Result<(), SalvageError> {
-    let from = inspector.reader.blobs();
-    let io = |source| SalvageError::Io { path: inspector.places.blobs.clone(), source };
-    for blob in from.list().map_err(io)? {
-        let Some(mut file) = from.open(&blob)? else { continue };
-        match journal.blobs().store_from(&mut file) {
-            Ok(_) => {}
-            // The reader says this at the end of a file that is not what its name says.
-            Err(error) if error.source.kind() == io::ErrorKind::InvalidData => {
-                lost.push(blob);
-                let what = format!("blob {blob} is damaged");
-                findings.push(Finding::in_file(Severity::Damage, &inspector.places.blobs, what));
-            }
-            Err(error) => return Err(SalvageError::Io { path: error.path, source: error.source }),
-        }
-    }
-    Ok(())
-}
-
-fn copy_snapshots(inspector: &Inspector, journal: &crate::Journal, into: &Path) -> Result<(), SalvageError> {
-    let head = journal.head();
-    let target = Places::of(into).snapshots;
-    for snapshot in inspector.snapshots()?.flatten().filter(|snapshot| snapshot.sequence <= head.sequence) {
-        let at = Head { sequence: snapshot.sequence, records: snapshot.records, hash: snapshot.head };
-        snapshot::write(&RealFiles, &target, &inspector.reader.journal(), &at, &snapshot.state)
-            .map_err(|source| SalvageError::Io { path: target.clone(), source })?;
-    }
-    Ok(())
-}
-
-fn write_beyond(inspector: &Inspector, into: &Path) -> Result<(), SalvageError> {
-    if inspector.beyond.is_empty() {
-        return Ok(());
-    }
-    let mut lines = Vec::new();
-    for (_, commit) in &inspector.beyond {
-        let content = |blob: &agarose_core::BlobRef| {
-            let found = commit.attachments.iter().find(|attachment| attachment.blob() == *blob);
-            found.map(|attachment| attachment.bytes().to_vec()).ok_or(export::ExportError::Blob(*blob))
-        };
-        export::write_commit(reader::commit(&commit.record)?, content, &mut lines)?;
-    }
-    let path = into.join("beyond.jsonl");
-    files::write_whole(&RealFiles, into, "beyond.jsonl", |file| files::write_all(file, &lines, 0))
-        .map_err(|source| SalvageError::Io { path, source })
 }
