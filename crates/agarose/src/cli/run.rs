@@ -85,6 +85,9 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Result<Exit, Problem> {
     exit
 }
 
+/// How long the kernels of a run are waited for at its end.
+const CLEAN_UP_WAIT: Duration = Duration::from_secs(20);
+
 /// The daemon of the data directory, or one of our own.
 fn reach(dir: &Path, args: &RunArgs) -> Result<(Client, Option<Embedded>), Problem> {
     let deadline = Instant::now() + OTHER_DAEMON_WAIT;
@@ -274,15 +277,22 @@ impl Runner<'_> {
         }
     }
 
-    /// Frees the session that only this run used, with its kernels.
+    /// Frees the session that only this run used, and waits until its kernels are gone: the daemon
+    /// inside this command could not see to it any more.
     fn clean_up(&mut self) {
         let request = CloseBody {
             owner: self.owner.clone(),
             reason: Some(String::from("the run is over")),
             remove: true,
         };
-        let closed = self.client.post(&session_path(&self.session, "/close"), &request);
-        if let Err(problem) = closed
+        let path = session_path(&self.session, "");
+        let deadline = Instant::now() + CLEAN_UP_WAIT;
+        let mut left = self.client.post(&session_path(&self.session, "/close"), &request);
+        while left.is_ok() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+            left = self.client.get(&path);
+        }
+        if let Err(problem) = left
             && problem.exit != Exit::NotFound
         {
             self.screen.note(&format!(

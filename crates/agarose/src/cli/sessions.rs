@@ -138,7 +138,10 @@ fn kernel_line(kernel: &KernelView) -> String {
 }
 
 fn close(global: &Global, args: &CloseArgs, remove: bool) -> Result<Exit, Problem> {
-    let request = CloseBody { owner: owner(args.owner.as_deref())?, reason: args.reason.clone(), remove };
+    let owner = owner(args.owner.as_deref())?;
+    // Whoever is refused later reads it, so it is never empty.
+    let reason = args.reason.clone().unwrap_or_else(|| format!("closed by {owner}"));
+    let request = CloseBody { owner, reason: Some(reason), remove };
     let mut client = Client::connect(&global.data_dir()?)?;
     let body = client.post(&session_path(&args.session, "/close"), &request)?;
     if global.json {

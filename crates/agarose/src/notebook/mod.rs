@@ -167,6 +167,19 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_the_same_analysis_in_both_forms() {
+        let example = |name: &str| {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/penguins");
+            let cells = read(&root.join(name)).unwrap().cells.into_iter();
+            let code = cells.filter(|cell| matches!(cell.kind, CellKind::Code(_)));
+            code.map(|cell| (cell.title, cell.source)).collect::<Vec<_>>()
+        };
+        let script = example("penguins.py");
+        assert_eq!(script.len(), 12);
+        assert_eq!(script, example("penguins.ipynb"));
+    }
+
+    #[test]
     fn a_label_is_the_title_or_the_first_line_of_code() {
         let mut cell = Cell::new(CellKind::Code(Language::Python), "# a comment\n\nx = 1\n".into());
         assert_eq!(cell.label(), "x = 1");
