@@ -68,10 +68,11 @@ def interrupt():
     run(client, "import time")
     took = []
     for _ in range(20):
-        request = client.execute("time.sleep(60)")
+        # An interrupt that comes before the cell sleeps would be lost, so it says when it does.
+        request = client.execute("print('asleep', flush=True); time.sleep(60)")
         while True:
             message = client.get_iopub_msg(timeout=60)
-            if message["msg_type"] == "execute_input" and message["parent_header"].get("msg_id") == request:
+            if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request:
                 break
         begun = time.perf_counter()
         manager.interrupt_kernel()
