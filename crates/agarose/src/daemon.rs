@@ -4,6 +4,7 @@
 
 use std::{
     ffi::OsString,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -160,6 +161,21 @@ fn start_problem(dir: &Path, error: &StartError) -> Problem {
                 "talk to it with `agarose --data-dir {dir} status`, or give this one a directory of its own with --data-dir"
             ))
         }
+        OpenError::Newer { .. } => problem
+            .hint("nothing was changed; use the version of agarose that wrote it, or a later one, or another --data-dir"),
+        OpenError::Io { source: ref io, .. } => match io.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                problem.hint("nothing was lost; make room on the disk, then start again")
+            }
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                problem.hint("name a directory that you may write to with --data-dir DIR")
+            }
+            _ => problem.hint(format!("nothing was changed; `agarose --data-dir {dir} log verify` says more")),
+        },
+        OpenError::Damaged(_) | OpenError::StoreLost { .. } => problem.hint(format!(
+            "nothing was changed; `agarose --data-dir {dir} log verify` shows all of it, and \
+             `agarose --data-dir {dir} log salvage DIR` copies what is whole"
+        )),
         _ => problem.hint(format!("nothing was changed; `agarose --data-dir {dir} log verify` says more")),
     }
 }

@@ -20,7 +20,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::{
     duration::Dur,
     places,
-    report::{Exit, Problem},
+    report::{self, Exit, Problem},
 };
 
 /// Run Python and R cells so that nothing is lost and every end is told truly.
@@ -369,7 +369,9 @@ pub(crate) fn act(cli: Cli) -> Result<ExitCode, Problem> {
         Command::Run(args) => run::run(global, &args),
         Command::Doctor(args) => doctor::doctor(global, args.python.as_deref()),
         Command::Completions(args) => {
-            clap_complete::generate(args.shell, &mut Cli::command(), "agarose", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "agarose", &mut script);
+            report::say(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Done)
         }
     };
