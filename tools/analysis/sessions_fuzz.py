@@ -6,6 +6,7 @@ it is kept by deep value. At the end a run is stale when one of these values is 
 changes apart). Usage: sessions_fuzz.py SESSIONS_BINARY [sessions] [seed] [--dynamic] [--show]
 """
 
+import collections
 import json
 import random
 import subprocess
@@ -15,7 +16,7 @@ import types
 import trace
 
 NAMES = ["a", "b", "c", "d", "e"]
-LISTS = ["xs", "ys", "zs", "rows"]
+LISTS = ["xs", "ys", "zs"]
 DICTS = ["m", "n"]
 FUNCS = ["f", "g", "h"]
 CLASSES = ["K", "L"]
@@ -30,7 +31,8 @@ class Gen:
         return self.rng.choice(names)
 
     def num(self):
-        return str(self.rng.randrange(5))
+        # Mostly unlike each other, so that another value is seen as one.
+        return str(self.rng.randrange(100_000) if self.rng.random() < 0.9 else self.rng.randrange(3))
 
     def scalar(self):
         a, xs, m = self.pick(NAMES), self.pick(LISTS), self.pick(DICTS)
@@ -67,14 +69,14 @@ class Gen:
             lambda: f"for i in range(2):\n    {xs}.append(i)",
             lambda: f"print({a}, {xs})",
             lambda: f"{a}, {b} = {self.scalar()}, {self.scalar()}",
-            lambda: f"try:\n    {a} = {xs}[{self.num()}]\nexcept IndexError:\n    {b} = 0",
+            lambda: f"try:\n    {a} = {xs}[{self.rng.randrange(4)}]\nexcept IndexError:\n    {b} = 0",
             lambda: f"{xs}.sort()",
             lambda: f"{a} = {xs}.pop() if {xs} else 0",
             lambda: f"{ys} = {xs}",
             lambda: f"rows = [{xs}, {ys}]",
-            lambda: "for r in rows:\n    if isinstance(r, list):\n        r.append(1)",
-            lambda: f"{xs} = rows[0] if rows and isinstance(rows[0], list) else {xs}",
-            lambda: f"{a} = {{**{m}}}.get('k', 1) if isinstance({m}, dict) else 0",
+            lambda: f"for r in rows:\n    r.append({self.num()})",
+            lambda: f"{xs} = rows[0]",
+            lambda: f"{a} = {{**{m}}}.get('k', 1)",
             lambda: f"del {a}\n{a} = {self.num()}",
             lambda: f"{xs}[0:1] = [{a}]",
             lambda: f"with open('/dev/null') as t:\n    {a} = len(t.read()) + {b}",
@@ -156,7 +158,7 @@ MISSING = ("missing",)
 def play(gen, rng):
     namespace = {"__name__": "__main__"}
     prelude = "\n".join(
-        [f"{name} = {number}" for number, name in enumerate(NAMES)] + [f"{name} = [1, 2]" for name in LISTS]
+        [f"{name} = {number}" for number, name in enumerate(NAMES)] + [f"{name} = [{number + 7}, 2, {number + 5}]" for number, name in enumerate(LISTS)] + ["rows = [[9, 3], [4]]"]
         + [f"{name} = {{'k': 1}}" for name in DICTS] + [f"def {name}(q):\n    return q" for name in FUNCS]
         + [f"class {name}:\n    def __init__(self, v):\n        self.v = v\n    def bump(self):\n        self.v += 1\n    def get(self):\n        return self.v" for name in CLASSES]
         + [f"{name} = K(1)" for name in OBJECTS]
@@ -170,7 +172,7 @@ def play(gen, rng):
         name = f"c{rng.randrange(count)}"
         schedule.append((name, gen.cell()) if rng.random() < 0.4 else name)
     runs, snapshots = [], []
-    makers, needs = {}, []
+    makers, needs, effects = {}, [], []
     for step in schedule:
         name, source = step if isinstance(step, tuple) else (step, cells[step])
         cells[name] = source
@@ -195,6 +197,7 @@ def play(gen, rng):
         runs.append({"cell": name, "src": source, "status": "failed" if error else "completed"})
         snapshots.append((seen, own))
         after = {key: deep(value) for key, value in namespace.items() if not key.startswith("__")}
+        effects.append({key for key in before.keys() | after.keys() if before.get(key) != after.get(key)})
         changed_now = bound | {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         needs.append({made_by[key] for key in seen if key in made_by})
         for key in changed_now:
@@ -214,7 +217,7 @@ def play(gen, rng):
             stale.add(index)
         if index in latest.values():
             truth[index] = (changed, index in stale)
-    return runs, truth
+    return runs, truth, effects
 
 
 def main():
@@ -226,10 +229,11 @@ def main():
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
         sessions.append(play(Gen(rng, dynamic), rng))
-    text = "".join(json.dumps({"lang": "py", "runs": runs}) + "\n" for runs, _ in sessions)
+    text = "".join(json.dumps({"lang": "py", "runs": runs}) + "\n" for runs, *_ in sessions)
     answers = subprocess.run([sys.argv[1]], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout.splitlines()
-    stale = fresh = wrong = flagged = uncertain = transitive = 0
-    for number, ((runs, truth), answer) in enumerate(zip(sessions, answers, strict=True)):
+    causes = collections.Counter()
+    stale = fresh = wrong = flagged = uncertain = transitive = equal = 0
+    for number, ((runs, truth, effects), answer) in enumerate(zip(sessions, answers, strict=True)):
         verdicts = json.loads(answer)
         for index, (changed, through) in truth.items():
             verdict = verdicts[index]["verdict"]
@@ -250,6 +254,14 @@ def main():
                 if verdict in ("stale", "uncertain"):
                     flagged += 1
                     uncertain += verdict == "uncertain"
+                    # Back to the change that is blamed: was it one, or did an equal value come out?
+                    at, steps = index, 0
+                    while "producer" in verdicts[at]["cause"]["through"] and steps < 100:
+                        at, steps = verdicts[at]["cause"]["by_run"], steps + 1
+                    blamed = verdicts[at]["cause"]
+                    name = blamed["through"].get("name") if isinstance(blamed["through"], dict) else None
+                    equal += name is not None and name not in effects[blamed["by_run"]]
+                    causes[(verdict, next(iter(verdicts[index]["cause"]["through"])))] += 1
                     if "--flags" in sys.argv and flagged <= 12:
                         print(f"FLAGGED {verdict} session {number} run {index} {runs[index]['cell']}: {verdicts[index]}")
                         for at, run in enumerate(runs[1:], 1):
@@ -257,8 +269,10 @@ def main():
     print(
         f"{count} sessions: {stale} stale, {wrong} of them called fresh; {transitive} made from stale"
         f" inputs; {fresh} fresh, {flagged} of them flagged"
-        f" ({100 * flagged / max(fresh, 1):.1f} %, {uncertain} only as uncertain)"
+        f" ({100 * flagged / max(fresh, 1):.1f} %; {equal} of these because an equal value was"
+        f" written, {100 * (flagged - equal) / max(fresh, 1):.1f} % without; {uncertain} only as uncertain)"
     )
+    print("flagged through:", dict(causes))
     sys.exit(wrong > 0)
 
 

@@ -94,6 +94,9 @@ pub struct Write {
     /// What the name is bound to at the end, as far as that decides later facts.
     #[serde(default, skip_serializing_if = "Shape::is_unknown")]
     pub shape: Shape,
+    /// The value follows from a part of the source alone; this is that part's hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constant: Option<u64>,
     /// Where (at most three places).
     pub spans: Vec<Span>,
 }
@@ -444,6 +447,9 @@ pub struct Facts {
     /// What calls of the names that the cell defines will do.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, Function>,
+    /// Functions that the values of names hold, so that somebody may call them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, Function>,
     /// Values that hang together after the cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Alias>,

@@ -41,6 +41,7 @@ impl Flow<'_> {
             deletes: BTreeMap::new(),
             kills: BTreeSet::new(),
             functions: BTreeMap::new(),
+            held: BTreeMap::new(),
             aliases: Vec::new(),
             made_by: BTreeMap::new(),
             calls: Vec::new(),
@@ -86,6 +87,11 @@ impl Flow<'_> {
                     kinds: kinds_of(kinds).collect(),
                     deep: record.deep,
                     shape: if binds { self.shape(slot.value) } else { Shape::Unknown },
+                    constant: if slot.bits == BOUND && record.mutated.is_none() && !degraded {
+                        self.values[slot.value.index()].constant
+                    } else {
+                        None
+                    },
                     spans: spans(&record.writes),
                 };
                 facts.writes.insert(name.to_owned(), write);
@@ -184,6 +190,14 @@ impl Flow<'_> {
                     facts.functions.insert(name.clone(), function);
                 }
                 _ => {}
+            }
+            let held = self.values[value.index()].held.clone();
+            if !held.is_empty() {
+                let mut function = Function::default();
+                for id in held {
+                    self.describe(id, &mut function, true, rows, 1);
+                }
+                facts.held.insert(name.clone(), function);
             }
             let makers: BTreeSet<String> = self
                 .made_by(*value)

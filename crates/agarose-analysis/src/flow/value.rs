@@ -87,11 +87,15 @@ pub(super) struct ValueData {
     pub(super) kind: Kind,
     /// Names whose calls made it.
     pub(super) made_by: Vec<Var>,
+    /// Functions that it holds, and may be asked to call.
+    pub(super) held: Vec<u32>,
+    /// The value follows from this text alone.
+    pub(super) constant: Option<u64>,
 }
 
 impl ValueData {
     pub(super) fn of_kind(kind: Kind) -> Self {
-        Self { rels: Vec::new(), kind, made_by: Vec::new() }
+        Self { kind, ..Self::default() }
     }
 }
 
@@ -110,7 +114,7 @@ impl Flow<'_> {
     pub(super) fn new_object(&mut self) -> Value {
         let object = self.objects.len() as u32;
         self.objects.push(Object::New);
-        self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind: Kind::Unknown, made_by: Vec::new() })
+        self.add_value(ValueData { rels: vec![(object, Rel::Same)], ..ValueData::default() })
     }
 
     pub(crate) fn of_kind(&mut self, kind: Kind) -> Value {
@@ -120,14 +124,14 @@ impl Flow<'_> {
     pub(crate) fn new_of_kind(&mut self, kind: Kind) -> Value {
         let object = self.objects.len() as u32;
         self.objects.push(Object::New);
-        self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind, made_by: Vec::new() })
+        self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind, ..ValueData::default() })
     }
 
     pub(crate) fn parameter(&mut self, position: u32) -> Value {
         let object = self.objects.len() as u32;
         let frame = self.frame_ref().id;
         self.objects.push(Object::Parameter(frame, position));
-        self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind: Kind::Unknown, made_by: Vec::new() })
+        self.add_value(ValueData { rels: vec![(object, Rel::Same)], ..ValueData::default() })
     }
 
     pub(super) fn external(&mut self, var: Var) -> Value {
@@ -145,7 +149,7 @@ impl Flow<'_> {
             self.assumed.push((symbol, module));
             kind = Kind::Module(self.symbols.intern(module));
         }
-        let value = self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind, made_by: Vec::new() });
+        let value = self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind, ..ValueData::default() });
         self.externals[var as usize] = value;
         value
     }
@@ -211,7 +215,16 @@ impl Flow<'_> {
         };
         let mut made_by = a.made_by.clone();
         made_by.extend(b.made_by.iter().filter(|var| !a.made_by.contains(var)));
-        self.add_value(ValueData { rels, kind, made_by })
+        let mut held = a.held.clone();
+        held.extend(b.held.iter().filter(|id| !a.held.contains(id)));
+        if !matches!(kind, Kind::Functions(_)) {
+            held.extend(self.callables(one));
+            held.extend(self.callables(two));
+            held.sort_unstable();
+            held.dedup();
+        }
+        held.truncate(MANY);
+        self.add_value(ValueData { rels, kind, made_by, held, constant: None })
     }
 
     /// Something that is `rel` of `value`.
@@ -219,8 +232,10 @@ impl Flow<'_> {
         if !self.has_objects(value) {
             return FRESH;
         }
-        let rels = self.values[value.index()].rels.iter().map(|(o, inner)| (*o, rel.then(*inner))).collect();
-        self.add_value(ValueData { rels, kind: Kind::Unknown, made_by: Vec::new() })
+        let data = &self.values[value.index()];
+        let rels = data.rels.iter().map(|(o, inner)| (*o, rel.then(*inner))).collect();
+        let (held, made_by) = (data.held.clone(), data.made_by.clone());
+        self.add_value(ValueData { rels, held, made_by, ..ValueData::default() })
     }
 
     /// A new thing that holds these.
@@ -251,7 +266,36 @@ impl Flow<'_> {
                 self.values[value.index()].rels.iter().map(|(o, inner)| (*o, rel.then(*inner))).collect();
             add_all(&mut rels, &related);
         }
-        self.add_value(ValueData { rels, kind: Kind::Unknown, made_by: Vec::new() })
+        let mut held: Vec<u32> = Vec::new();
+        for value in values {
+            held.extend(&self.values[value.index()].held);
+            held.extend(self.callables(*value));
+        }
+        held.sort_unstable();
+        held.dedup();
+        held.truncate(MANY);
+        self.add_value(ValueData { rels, held, ..ValueData::default() })
+    }
+
+    /// What a value may be asked to run.
+    fn callables(&self, value: Value) -> Vec<u32> {
+        match self.kind(value) {
+            Kind::Functions(ids) => ids.clone(),
+            Kind::Class(class) | Kind::Instance(class) => {
+                self.classes[*class as usize].methods.iter().map(|(_, id)| *id).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The value follows from `text` alone.
+    pub(crate) fn constant(&mut self, value: Value, text: &str) -> Value {
+        use std::hash::Hasher;
+        let mut hasher = crate::symbols::FastHasher::default();
+        hasher.write(text.as_bytes());
+        let mut data = self.values[value.index()].clone();
+        data.constant = Some(hasher.finish());
+        self.add_value(data)
     }
 
     pub(crate) fn with_kind(&mut self, value: Value, kind: Kind) -> Value {

@@ -38,7 +38,11 @@ impl<'s> Walker<'s> {
             Kind::Match => self.match_statement(tree, node),
             Kind::Function => {
                 let name = tree.child(node, Field::Name);
-                let value = self.function(tree, node);
+                let mut value = self.function(tree, node);
+                let parameters = tree.child(node, Field::Parameters);
+                if !tree.children(parameters).any(|parameter| tree.child(parameter, Field::Value) != NONE) {
+                    value = self.flow.constant(value, self.text(node));
+                }
                 self.store(name, value, WriteKind::Define);
             }
             Kind::ClassDefinition => {
@@ -158,6 +162,13 @@ impl<'s> Walker<'s> {
             }
             targets.push((left, annotation));
             match self.kind(right) {
+                Kind::Integer | Kind::Float | Kind::String | Kind::True | Kind::False | Kind::None
+                    if self.kind(left) == Kind::Identifier =>
+                {
+                    let value = self.expr(right);
+                    let plain = self.kind(right) != Kind::String || self.literal(right).is_some();
+                    break if plain { self.flow.constant(value, self.text(right)) } else { value };
+                }
                 Kind::Assignment => at = right,
                 Kind::Augmented => {
                     self.silent(right);
@@ -365,6 +376,7 @@ impl<'s> Walker<'s> {
             }
             let target = self.flow.intern(target);
             let value = self.flow.of_kind(ValueKind::Module(target));
+            let value = self.flow.constant(value, module);
             self.store(bound, value, WriteKind::Import);
             let symbol = self.symbol(bound);
             self.flow.imports.push((module.to_owned(), Some(symbol), at));

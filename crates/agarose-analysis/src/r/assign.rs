@@ -99,7 +99,13 @@ impl<'s> Walker<'s> {
             }
             source = right;
         }
-        let value = self.expr(source);
+        let mut value = self.expr(source);
+        match self.kind(source) {
+            Kind::Float | Kind::Integer | Kind::String | Kind::True | Kind::False | Kind::Null | Kind::Function => {
+                value = self.flow.constant(value, self.text(source));
+            }
+            _ => {}
+        }
         while let Some((at, target, above)) = targets.pop() {
             self.assign_to(tree, at, target, value, above);
         }

@@ -141,6 +141,9 @@ impl Resolver<'_> {
                         self.library(&full, &arguments);
                     } else {
                         for maker in &bound.makers {
+                            if maker.methods.is_empty() {
+                                self.apply(maker, &arguments, 0, depth, true);
+                            }
                             for function in maker.methods.values() {
                                 self.apply(function, &arguments, 1, depth, true);
                             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{ReadAt, Run, Seen, Status};
 use crate::facts::{
-    Access, Certainty, Channel, Effect, Facts, Function, Language, Scope, Shape, Strength, WriteKind,
+    Access, Certainty, Channel, Effect, Facts, Function, Language, Scope, Shape, Strength, Via, WriteKind,
 };
 use crate::symbols::FastHasher;
 
@@ -109,9 +109,12 @@ impl World {
         let mut reads_all = false;
         let mut barrier = None;
         if !rejected {
-            for name in facts.reads.keys() {
-                let number = self.number(name);
-                effects.reads.insert(number);
+            for (name, read) in &facts.reads {
+                // What a function reads later is an input of whoever calls it then.
+                if read.via != Via::Deferred {
+                    let number = self.number(name);
+                    effects.reads.insert(number);
+                }
             }
             self.call_effects(facts, &mut effects, index);
             for reason in &facts.uncertain {
@@ -188,7 +191,11 @@ impl World {
                     change.certainty = change.certainty.min(Certainty::May);
                 }
                 let name = &mut self.names[number as usize];
-                change.delta = mix(&[identity, text_hash(&name.text)]);
+                let constant = facts.writes.get(&name.text).and_then(|write| write.constant);
+                change.delta = match constant {
+                    Some(constant) if change.replaces => mix(&[constant, 1]),
+                    _ => mix(&[identity, text_hash(&name.text)]),
+                };
                 apply(name, change);
                 name.changes.push(change);
                 writes.push(number);
@@ -288,6 +295,7 @@ impl World {
             if let Some(function) = facts.functions.get(text) {
                 value.functions.push(Arc::new(function.clone()));
             }
+            value.makers.extend(facts.held.get(text).cloned().map(Arc::new));
             for maker in facts.made_by.get(text).into_iter().flatten() {
                 if let Some(maker) = facts.functions.get(maker) {
                     value.makers.push(Arc::new(maker.clone()));
@@ -318,6 +326,8 @@ impl World {
                     }
                     value.functions.extend(source.functions.iter().cloned());
                     value.makers.extend(source.makers.iter().cloned());
+                } else {
+                    value.makers.extend(source.functions.iter().chain(&source.makers).cloned());
                 }
                 if source.shape == Shape::Immutable && alias.strength == Strength::Same {
                     continue;
@@ -342,6 +352,9 @@ impl World {
             if number == other {
                 continue;
             }
+            let source = &self.names[other as usize].bound;
+            let makers: Vec<Arc<Function>> = source.functions.iter().chain(&source.makers).cloned().collect();
+            self.names[number as usize].bound.makers.extend(makers);
             let objects: Vec<(u32, Strength)> = self.names[other as usize]
                 .bound
                 .objects
@@ -352,6 +365,10 @@ impl World {
                 add_object(&mut self.names[number as usize].bound.objects, (object, strength));
                 self.holders[object as usize].push(number);
             }
+        }
+        for (text, function) in &facts.held {
+            let number = self.number(text);
+            self.names[number as usize].bound.makers.push(Arc::new(function.clone()));
         }
         for (number, mut value, must) in bound {
             if !must {
