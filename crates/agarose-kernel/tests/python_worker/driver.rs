@@ -283,7 +283,8 @@ impl Worker {
     pub(crate) fn finish(&mut self, id: &str) -> Outcome<Cell> {
         let found = self.until(|events| find(events, "result", id))?;
         self.nudge = None;
-        // What was written before the result is in the pipes; what follows it is another's.
+        let died = if found.is_none() { Some(self.child.wait()?) } else { None };
+        // What was written before the result, or before the death, is in the pipes.
         self.pump()?;
         let mut cell = Cell { events: std::mem::take(&mut self.events), ..Cell::default() };
         if found.is_some() {
@@ -302,7 +303,7 @@ impl Worker {
                 cell.result = Some(head.clone());
             }
         } else {
-            cell.died = Some(self.child.wait()?);
+            cell.died = died;
         }
         Ok(cell)
     }

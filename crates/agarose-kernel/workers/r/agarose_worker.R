@@ -1,0 +1,15 @@
+# Entry of the R worker: one environment that user code does not see, then the loop.
+#
+# The worker's functions live below baseenv(), not in the global environment, so that nothing a
+# cell assigns, masks or removes there reaches them. Base R only.
+
+local({
+  arguments <- commandArgs(FALSE)
+  file <- sub("^--file=", "", grep("^--file=", arguments, value = TRUE)[1])
+  directory <- dirname(file)
+  worker <- new.env(parent = baseenv())
+  for (name in c("wire.R", "display.R", "cell.R")) {
+    sys.source(file.path(directory, name), worker, keep.source = FALSE)
+  }
+  worker$serve()
+})
