@@ -10,7 +10,7 @@ use std::{fs, os::unix::process::ExitStatusExt, process::Command};
 use driver::{Cell, Outcome, Worker, text};
 use serde_json::{Value, json};
 
-const WORKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/workers/r/agarose_worker.R");
+const WORKER: &str = concat!("--file=", env!("CARGO_MANIFEST_DIR"), "/workers/r/worker.R");
 
 /// Runs the test with a fresh worker, or says that there is no R.
 fn with_r(test: impl Fn(&mut Worker) -> Outcome<()>) -> Outcome<()> {
@@ -23,7 +23,7 @@ fn with_r(test: impl Fn(&mut Worker) -> Outcome<()>) -> Outcome<()> {
 }
 
 fn start() -> Outcome<Worker> {
-    Worker::start(&["Rscript", "--vanilla", WORKER], json!({}))
+    Worker::start(&["R", "--no-echo", "--no-restore", "--no-save", WORKER], json!({}))
 }
 
 fn interrupted(worker: &mut Worker, source: &str) -> Outcome<Cell> {
