@@ -499,9 +499,11 @@ impl<'world> Plan<'world> {
                     self.kernel_gone(language, generation, exit, false, None, None);
                 }
             }
-            // Said once for each start of a daemon: a second report changes nothing.
+            // Said once for each start of a daemon, and again when a connection was lost with
+            // something unanswered: the event is what has that asked again.
             KernelReport::Reattached => {
-                if self.session.unattached.contains(&language) {
+                let unanswered = !self.session.unanswered(generation, self.policy).is_empty();
+                if unanswered || self.session.unattached.contains(&language) {
                     self.push(Event::KernelReattached { session, language, generation });
                 }
             }

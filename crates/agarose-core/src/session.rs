@@ -5,7 +5,9 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
     string::String,
+    vec::Vec,
 };
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     attempt::Word,
     cell::{Cell, Phase, Run},
+    effect::Effect,
     event::{Event, TicketEnded, TicketQueued},
     id::{Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
@@ -235,7 +238,8 @@ impl Session {
             }
             Event::KernelReattached { language, generation, .. } => {
                 let known = self.slot(*language).generation() == Some(*generation);
-                known && self.unattached.remove(language)
+                self.unattached.remove(language);
+                known
             }
             Event::ExecuteRequested { lease, ordinal, .. } => self.fold_execute(now, *lease, *ordinal),
             Event::ExecuteAcknowledged { lease, .. } => {
@@ -433,6 +437,54 @@ impl Session {
             output_kept: false,
         }));
         true
+    }
+
+    /// What a cell's execution asks of its supervisor.
+    pub(crate) fn send_execute(&self, lease: Lease, ordinal: u64) -> Option<Effect> {
+        let ticket = self.tickets.get(&lease.ticket)?;
+        let Work::Cell { source, name } = &ticket.work else {
+            return None;
+        };
+        Some(Effect::SendExecute {
+            session: self.id.clone(),
+            lease,
+            language: ticket.language,
+            source: *source,
+            name: name.clone().unwrap_or_else(|| format!("<cell {ordinal}>")),
+            ordinal,
+        })
+    }
+
+    /// What was asked of a kernel's supervisor and has no answer yet.
+    pub(crate) fn unanswered(&self, generation: Generation, policy: &Policy) -> Vec<Effect> {
+        let session = self.id.clone();
+        if let Some(run) = self.run().filter(|run| run.lease.generation == generation) {
+            let lease = run.lease;
+            // A cell that is being stopped is not begun: it may never have been sent.
+            let goes_on = matches!(run.rung.cause(), None | Some(Cause::Interrupt));
+            let execute = self.send_execute(lease, run.ordinal);
+            let execute = execute.filter(|_| run.acknowledged.is_none() && goes_on);
+            let step = match &run.rung {
+                Rung::Waiting | Rung::Grace { .. } | Rung::Stopped { .. } => None,
+                Rung::Interrupting { .. } => {
+                    Some(Effect::SendInterrupt { session, lease, attempt: run.interrupts })
+                }
+                Rung::Killing { .. } => {
+                    Some(Effect::StopGroup { session, lease, grace: self.kill_grace(policy) })
+                }
+            };
+            return execute.into_iter().chain(step).collect();
+        }
+        let stopping = self.slots.iter().find(|(_, slot)| {
+            matches!(slot, Slot::Stopping { generation: stopping, .. } if *stopping == generation)
+        });
+        let again = stopping.map(|(language, _)| Effect::StopKernel {
+            session,
+            language: *language,
+            generation,
+            grace: policy.kill_grace,
+        });
+        again.into_iter().collect()
     }
 
     fn set_rung(&mut self, lease: Lease, next: impl FnOnce(&Rung) -> Option<Rung>) -> bool {

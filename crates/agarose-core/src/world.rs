@@ -19,13 +19,12 @@ use crate::{
     command::{Cancel, Command, Context, KnownTicket, Reach, Submit},
     effect::{Effect, Obligation},
     event::{Event, TicketEnded, TicketQueued},
-    id::{Generation, Lease, Owner, SessionId, TicketId},
+    id::{Generation, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
     plan::Plan,
     refusal::Refusal,
     session::Session,
     slot::Slot,
-    ticket::Work,
     time::{Millis, Stamp},
     watchdog::{Cause, Rung},
 };
@@ -780,7 +779,8 @@ impl World {
                 generation: *generation,
             }],
             Event::ExecuteRequested { session, lease, ordinal, .. } => {
-                self.send_execute(session, *lease, *ordinal).into_iter().collect()
+                let session = self.sessions.get(session);
+                session.and_then(|session| session.send_execute(*lease, *ordinal)).into_iter().collect()
             }
             Event::InterruptRequested { session, lease, attempt } => alloc::vec![Effect::SendInterrupt {
                 session: session.clone(),
@@ -841,64 +841,12 @@ impl World {
         }
     }
 
-    fn send_execute(&self, session: &SessionId, lease: Lease, ordinal: u64) -> Option<Effect> {
-        let state = self.sessions.get(session)?;
-        let ticket = state.tickets.get(&lease.ticket)?;
-        let Work::Cell { source, name } = &ticket.work else {
-            return None;
-        };
-        Some(Effect::SendExecute {
-            session: session.clone(),
-            lease,
-            language: ticket.language,
-            source: *source,
-            name: name.clone().unwrap_or_else(|| alloc::format!("<cell {ordinal}>")),
-            ordinal,
-        })
-    }
-
     /// What was asked of a supervisor and has no answer yet, to be asked again after a connection
     /// was lost: it answers each request by lease and attempt, and does none of them twice.
     #[must_use]
     pub fn unanswered(&self, session: &SessionId, generation: Generation) -> Vec<Effect> {
-        let Some(state) = self.sessions.get(session) else {
-            return Vec::new();
-        };
-        let mut effects = Vec::new();
-        if let Some(run) = state.run().filter(|run| run.lease.generation == generation) {
-            // A cell that is being stopped is not begun: it may never have been sent.
-            let goes_on = matches!(run.rung.cause(), None | Some(Cause::Interrupt));
-            if run.acknowledged.is_none() && goes_on {
-                effects.extend(self.send_execute(session, run.lease, run.ordinal));
-            }
-            match &run.rung {
-                Rung::Waiting | Rung::Grace { .. } | Rung::Stopped { .. } => {}
-                Rung::Interrupting { .. } => effects.push(Effect::SendInterrupt {
-                    session: session.clone(),
-                    lease: run.lease,
-                    attempt: run.interrupts,
-                }),
-                Rung::Killing { .. } => effects.push(Effect::StopGroup {
-                    session: session.clone(),
-                    lease: run.lease,
-                    grace: state.kill_grace(&self.policy),
-                }),
-            }
-        } else {
-            for (language, slot) in &state.slots {
-                if let Slot::Stopping { generation: stopping, .. } = slot
-                    && *stopping == generation
-                {
-                    effects.push(Effect::StopKernel {
-                        session: session.clone(),
-                        language: *language,
-                        generation,
-                        grace: self.policy.kill_grace,
-                    });
-                }
-            }
-        }
-        effects
+        let session = self.sessions.get(session);
+        session.map(|session| session.unanswered(generation, &self.policy)).unwrap_or_default()
     }
 
     /// What a restart must look at again: every kernel that should be there. Each is answered by

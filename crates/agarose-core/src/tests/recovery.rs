@@ -129,6 +129,25 @@ fn a_cell_that_was_not_acknowledged_is_sent_again_unless_it_is_being_stopped() {
 }
 
 #[test]
+fn a_connection_that_was_lost_under_a_living_daemon_has_its_requests_asked_again() {
+    let mut drive = walk(
+        "start
+         submit 1
+         ready g0               -> ready g0; execute g0/1 #1
+         reattached g0          -> reattached g0",
+    );
+    assert!(matches!(effects_of(&drive, "KernelReattached")[..], [Effect::SendExecute { .. }]));
+    go_on(
+        &mut drive,
+        "began 1
+         reattached g0          -> nothing
+         cancel 1
+         reattached g0          -> reattached g0",
+    );
+    assert!(matches!(effects_of(&drive, "KernelReattached")[..], [Effect::SendInterrupt { .. }]));
+}
+
+#[test]
 fn a_kernel_that_was_told_to_go_is_told_again() {
     let mut drive = walk("start\nsubmit 1\nready g0\nresult 1 ok\nsubmit 2 restart\nstart\nreattached g0");
     assert!(matches!(effects_of(&drive, "KernelReattached")[..], [Effect::StopKernel { .. }]));
