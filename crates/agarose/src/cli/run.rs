@@ -60,6 +60,11 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Result<Exit, Problem> {
         ran: vec![None; document.cells.len()],
         times: vec![None; document.cells.len()],
     };
+    if args.python.is_some() && embedded.is_none() {
+        runner
+            .screen
+            .note("note: a daemon runs here already, and its own --python decides; this one has no effect");
+    }
     for remark in &document.remarks {
         runner.screen.note(&format!("note: {remark}"));
     }
