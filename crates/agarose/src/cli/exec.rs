@@ -181,7 +181,9 @@ impl Interrupts {
                 // Whoever ends the program from outside leaves the cell running, as a second Ctrl-C does.
                 let presses = watcher.presses.fetch_add(1, Ordering::SeqCst) + 1;
                 if signal == SIGINT && presses == 1 {
-                    watcher.cancel();
+                    // A daemon that does not answer must not keep the second one from being heard.
+                    let watcher = Arc::clone(&watcher);
+                    std::thread::spawn(move || watcher.cancel());
                 } else {
                     watcher.leaving.store(true, Ordering::SeqCst);
                     watcher.tell_way_back();
