@@ -1,6 +1,6 @@
 //! How fast appending is here, beside a bare loop of write and fdatasync on a preallocated file.
 //!
-//! `cargo run --release -p agarose-journal --example append [DIRECTORY]`
+//! `cargo run --release -p agarose-journal --example append [DIRECTORY [keep]]`, then `… append read DIRECTORY/batch-1000/journal`
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement for people")]
 
 use std::{fs, os::unix::fs::FileExt, path::Path, time::Instant};
@@ -48,7 +48,27 @@ fn report(what: &str, mut nanos: Vec<u64>, events: u64) {
     );
 }
 
+/// What the process has of memory now, in MiB.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+fn read(place: &Path) {
+    let began = Instant::now();
+    let opened = Journal::open(place, &Options::default()).unwrap();
+    let events = opened.report.head.sequence;
+    println!("  open {} ms, {events} events, {} MiB resident", began.elapsed().as_millis(), resident());
+    let began = Instant::now();
+    let count = opened.journal.reader().events(..).count();
+    println!("  read {count} events in {} ms, {} MiB resident", began.elapsed().as_millis(), resident());
+}
+
 fn main() {
+    if let (Some("read"), Some(place)) = (std::env::args().nth(1).as_deref(), std::env::args().nth(2)) {
+        return read(Path::new(&place));
+    }
     let place = std::env::args().nth(1).map_or_else(|| tempfile::tempdir().unwrap().keep(), Into::into);
     for batch in [1u64, 64, 1000] {
         let times = if batch == 1 { 10_000 } else { 3000 };
@@ -71,12 +91,9 @@ fn main() {
         let began = Instant::now();
         journal.close().unwrap();
         println!("  most behind {most_behind} events, close {} ms", began.elapsed().as_millis());
-        let began = Instant::now();
-        let opened = Journal::open(&dir.join("journal"), &Options::default()).unwrap();
-        println!("  open {} ms, {} events", began.elapsed().as_millis(), opened.report.head.sequence);
-        let began = Instant::now();
-        let count = opened.journal.reader().events(..).count();
-        println!("  read {count} events in {} ms", began.elapsed().as_millis());
+        read(&dir.join("journal"));
     }
-    fs::remove_dir_all(&place).unwrap();
+    if std::env::args().nth(2).as_deref() != Some("keep") {
+        fs::remove_dir_all(&place).unwrap();
+    }
 }

@@ -27,6 +27,8 @@ pub mod export;
 mod feeder;
 pub mod files;
 mod fit;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod inspect;
 mod journal;
 pub mod lock;

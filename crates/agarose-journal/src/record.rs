@@ -334,7 +334,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn read_event(bytes: &[u8]) -> Option<(RawEvent, &[u8])> {
+pub(crate) fn read_event(bytes: &[u8]) -> Option<(RawEvent, &[u8])> {
     let mut outer = Cursor(bytes);
     let length = u32::from_le_bytes(outer.array()?);
     let mut inner = Cursor(outer.take(length as usize)?);
