@@ -183,7 +183,10 @@ def play(gen, rng):
         def event(kind, global_name):
             if kind == "R":
                 if global_name not in bound and global_name not in seen:
-                    seen[global_name] = deep(namespace.get(global_name, MISSING))
+                    value = deep(namespace.get(global_name, MISSING))
+                    # What the run itself wrote by a dictionary is not an input, and no opcode says so.
+                    if value == before.get(global_name, MISSING) or "globals()" not in source:
+                        seen[global_name] = value
             else:
                 bound.add(global_name)
 
@@ -276,4 +279,5 @@ def main():
     sys.exit(wrong > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

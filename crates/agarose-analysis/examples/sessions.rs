@@ -12,7 +12,8 @@ fn main() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let session: serde_json::Value = serde_json::from_str(&line?)?;
         let language = if session["lang"] == "r" { Language::R } else { Language::Python };
-        let policy = if session["policy"] == "document_order" { Policy::DocumentOrder } else { Policy::CurrentState };
+        let policy =
+            if session["policy"] == "document_order" { Policy::DocumentOrder } else { Policy::CurrentState };
         let mut project = Project::new();
         if let Some(order) = session["order"].as_array() {
             project.arrange(order.iter().filter_map(|cell| cell.as_str()));

@@ -175,8 +175,21 @@ mod tests {
             channel(word).is_some()
                 || word.strip_prefix('m').is_some_and(|n| n.parse::<u32>().is_ok())
                 || [
-                    "fresh", "immutable", "iterator", "view", "holds", "element", "same", "reference", "unknown",
-                    "mself", "out", "consumes", "calls", "mask", "forces",
+                    "fresh",
+                    "immutable",
+                    "iterator",
+                    "view",
+                    "holds",
+                    "element",
+                    "same",
+                    "reference",
+                    "unknown",
+                    "mself",
+                    "out",
+                    "consumes",
+                    "calls",
+                    "mask",
+                    "forces",
                 ]
                 .contains(&word)
         };

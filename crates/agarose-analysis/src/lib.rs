@@ -23,8 +23,8 @@ mod symbols;
 mod tree;
 
 pub use facts::{
-    ANALYSER, Access, Alias, Argument, Call, Certainty, Channel, ChannelEvent, Code, Delete, Dialect, Effect, Facts,
-    Function, Import, Language, Read, Scope, Shape, Strength, Uncertain, Via, Write, WriteKind,
+    ANALYSER, Access, Alias, Argument, Call, Certainty, Channel, ChannelEvent, Code, Delete, Dialect, Effect,
+    Facts, Function, Import, Language, Read, Scope, Shape, Strength, Uncertain, Via, Write, WriteKind,
 };
 pub use slice::Slice;
 pub use span::Span;

@@ -333,8 +333,20 @@ impl<'s> Walker<'s> {
                 let word = called.rsplit('.').next().unwrap_or(called);
                 matches!(
                     word,
-                    "print" | "display" | "head" | "tail" | "describe" | "info" | "help" | "len" | "type" | "dir"
-                        | "value_counts" | "sample" | "pprint" | "repr"
+                    "print"
+                        | "display"
+                        | "head"
+                        | "tail"
+                        | "describe"
+                        | "info"
+                        | "help"
+                        | "len"
+                        | "type"
+                        | "dir"
+                        | "value_counts"
+                        | "sample"
+                        | "pprint"
+                        | "repr"
                 )
             }
             _ => false,

@@ -101,7 +101,9 @@ impl<'s> Walker<'s> {
         let tree = Tree::of(parsed, words());
         self.assignments.clear();
         for at in 0..tree.nodes.len() as Node {
-            if tree.kind(at) == Kind::Operator && matches!(tree.text(self.text, at), "<-" | "<<-" | "->" | "->>" | "=" | ":=") {
+            if tree.kind(at) == Kind::Operator
+                && matches!(tree.text(self.text, at), "<-" | "<<-" | "->" | "->>" | "=" | ":=")
+            {
                 self.assignments.push(at);
             }
         }
@@ -375,8 +377,17 @@ impl<'s> Walker<'s> {
         }
         match self.kind(node) {
             Kind::Identifier => return self.load(node),
-            Kind::Float | Kind::Integer | Kind::Complex | Kind::True | Kind::False | Kind::Null | Kind::Na | Kind::Inf
-            | Kind::Nan | Kind::String | Kind::Namespace => return IMMUTABLE,
+            Kind::Float
+            | Kind::Integer
+            | Kind::Complex
+            | Kind::True
+            | Kind::False
+            | Kind::Null
+            | Kind::Na
+            | Kind::Inf
+            | Kind::Nan
+            | Kind::String
+            | Kind::Namespace => return IMMUTABLE,
             Kind::Comment | Kind::Dots | Kind::DotDotI | Kind::Operator => return FRESH,
             _ => {}
         }
@@ -575,7 +586,8 @@ impl<'s> Walker<'s> {
         let arguments = tree.child(node, Field::Arguments);
         let at = self.range(node);
         if *self.flow.kind(object) == ValueKind::Namespace {
-            let first = tree.children(arguments).find(|node| tree.kind(*node) == Kind::Argument).unwrap_or(NONE);
+            let first =
+                tree.children(arguments).find(|node| tree.kind(*node) == Kind::Argument).unwrap_or(NONE);
             let value = if first == NONE { NONE } else { tree.child(first, Field::Value) };
             return match self.string(value) {
                 Some(name) => {
@@ -646,8 +658,7 @@ impl<'s> Walker<'s> {
         if parsed.root_node().has_error() {
             return false;
         }
-        let outer =
-            (Rc::clone(&self.tree), self.text, self.base, std::mem::take(&mut self.assignments));
+        let outer = (Rc::clone(&self.tree), self.text, self.base, std::mem::take(&mut self.assignments));
         self.text = text;
         self.base = start;
         self.enter_tree(&parsed);
@@ -672,8 +683,23 @@ impl<'s> Walker<'s> {
             Kind::Identifier | Kind::Extract | Kind::Subset | Kind::Subset2 => true,
             Kind::Call => matches!(
                 self.text(self.tree.child(last, Field::Function)),
-                "print" | "head" | "tail" | "str" | "summary" | "help" | "dim" | "names" | "class" | "length" | "View"
-                    | "nrow" | "ncol" | "ls" | "levels" | "glimpse" | "skim"
+                "print"
+                    | "head"
+                    | "tail"
+                    | "str"
+                    | "summary"
+                    | "help"
+                    | "dim"
+                    | "names"
+                    | "class"
+                    | "length"
+                    | "View"
+                    | "nrow"
+                    | "ncol"
+                    | "ls"
+                    | "levels"
+                    | "glimpse"
+                    | "skim"
             ),
             Kind::Unary => self.text(last).starts_with('?'),
             _ => false,

@@ -199,7 +199,8 @@ impl Project {
         let seen = world.fold(index, &run);
         self.runs.push(seen);
         let position = self.next_position;
-        let cell = self.cells.entry(run.cell).or_insert_with(|| Cell { digest: None, position: None, run: None });
+        let cell =
+            self.cells.entry(run.cell).or_insert_with(|| Cell { digest: None, position: None, run: None });
         cell.run = Some(index);
         if cell.digest.is_none() && cell.position.is_none() {
             cell.position = Some(position);
@@ -211,8 +212,10 @@ impl Project {
     /// The cell's source in the document is now the one with this digest ([`Facts::digest`]).
     pub fn edit(&mut self, cell: &str, digest: &str) {
         let position = self.next_position;
-        let entry = self.cells.entry(cell.to_owned()).or_insert_with(|| {
-            Cell { digest: None, position: Some(position), run: None }
+        let entry = self.cells.entry(cell.to_owned()).or_insert_with(|| Cell {
+            digest: None,
+            position: Some(position),
+            run: None,
         });
         entry.digest = Some(digest.to_owned());
         if entry.position == Some(position) {
@@ -227,10 +230,11 @@ impl Project {
         }
         let mut position = 0;
         for name in order {
-            let cell = self
-                .cells
-                .entry(name.to_owned())
-                .or_insert_with(|| Cell { digest: None, position: None, run: None });
+            let cell = self.cells.entry(name.to_owned()).or_insert_with(|| Cell {
+                digest: None,
+                position: None,
+                run: None,
+            });
             cell.position = Some(position);
             position += 1;
         }

@@ -49,11 +49,21 @@ fn score(path: &Path, language: Language) -> Score {
     score
 }
 
-fn missing(facts: &Facts, reads: &BTreeSet<String>, writes: &BTreeSet<String>, deletes: &BTreeSet<String>) -> BTreeSet<String> {
+fn missing(
+    facts: &Facts,
+    reads: &BTreeSet<String>,
+    writes: &BTreeSet<String>,
+    deletes: &BTreeSet<String>,
+) -> BTreeSet<String> {
     let mut missing = BTreeSet::new();
-    missing.extend(reads.iter().filter(|name| !facts.reads.contains_key(*name)).map(|name| format!("R {name}")));
-    missing.extend(writes.iter().filter(|name| !facts.writes.contains_key(*name)).map(|name| format!("W {name}")));
-    missing.extend(deletes.iter().filter(|name| !facts.deletes.contains_key(*name)).map(|name| format!("D {name}")));
+    missing
+        .extend(reads.iter().filter(|name| !facts.reads.contains_key(*name)).map(|name| format!("R {name}")));
+    missing.extend(
+        writes.iter().filter(|name| !facts.writes.contains_key(*name)).map(|name| format!("W {name}")),
+    );
+    missing.extend(
+        deletes.iter().filter(|name| !facts.deletes.contains_key(*name)).map(|name| format!("D {name}")),
+    );
     missing
 }
 

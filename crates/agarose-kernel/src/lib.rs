@@ -10,12 +10,15 @@
 //!
 //! | File | Written by | What it holds |
 //! |---|---|---|
-//! | `spec.json` | [`launch`] | what to start and how, with the secret; 0600 |
+//! | `spec.json` | [`launch`] | what to start and how, with the secret |
 //! | `socket` | [`launch`] | where the supervisor listens |
-//! | `worker/` | [`launch`] | the sources of the worker |
 //! | `supervisor.log` | supervisor | remarks, bounded |
-//! | `spool-N` | supervisor | the output and the end of one execution at a time |
+//! | `processes.json` | supervisor | which processes it is, in which boot |
+//! | `spool-0` … | supervisor | the output and the end of one execution at a time each |
+//! | `spool-kernel` | supervisor | output that belongs to no execution |
 //! | `final.json` | supervisor | how it all ended; its presence says that the supervisor left by itself |
+//!
+//! The workers' sources are installed once for all kernels ([`launch::install_workers`]).
 //!
 //! This crate knows neither tokio nor the journal.
 

@@ -806,8 +806,8 @@ fn bytes_of_every_kind_pass_as_they_are() -> Outcome<()> {
 fn much_output_is_all_there_before_the_result() -> Outcome<()> {
     each(|python| {
         let mut worker = start(python)?;
-        let lines = worker.run("for i in range(200_000): print('x' * 99)")?;
-        assert_eq!(lines.stdout().len(), 20_000_000);
+        let lines = worker.run("for i in range(100_000): print('x' * 99)")?;
+        assert_eq!(lines.stdout().len(), 10_000_000);
         let one = worker.run("import resource\ns = 'y' * 100_000_000\nbefore = resource.getrusage(0).ru_maxrss\nprint(s, end='')\n(resource.getrusage(0).ru_maxrss - before) // 1024")?;
         assert_eq!(one.stdout().len(), 100_000_000);
         let growth: u64 = one.value().parse()?;
@@ -967,6 +967,33 @@ fn magics_are_refused_with_what_to_write_instead() -> Outcome<()> {
             assert_eq!(worker.run(source)?.status(), "ok", "{source}");
         }
         assert!(!worker.run("s = '''\n%time\n'''\nx = = 1")?.error().contains("magic"));
+        Ok(())
+    })
+}
+
+#[test]
+fn with_ipython_magics_run_in_the_cells_namespace() -> Outcome<()> {
+    each(|python| {
+        if !can_import(python, "IPython.display")? {
+            let refused = start_with(python, json!({"ipython": "on"}));
+            assert!(refused.is_err_and(|error| error.to_string().contains("has no IPython")));
+            let mut worker = start_with(python, json!({"ipython": "auto"}))?;
+            assert!(worker.run("%time 1")?.error().contains("IPython magic"));
+            return Ok(());
+        }
+        let mut worker = start_with(python, json!({"ipython": "auto"}))?;
+        assert_eq!(worker.run("x = 20\nx + 1")?.value(), "21");
+        let shell = worker.run("files = !echo one; echo two\nlist(files)")?;
+        assert_eq!(shell.value(), "['one', 'two']", "{}", shell.traceback());
+        let timed = worker.run("%time y = x + 2\ny")?;
+        assert!(timed.out().contains("Wall time") && timed.value() == "22", "{timed:?}");
+        assert_eq!(worker.run("%%bash\necho from bash")?.out(), "from bash\n");
+        assert!(worker.run("!echo direct")?.out().contains("direct"));
+        let missing = worker.run("%no_such_magic")?;
+        assert_eq!(missing.status(), "error");
+        assert!(worker.run("x?")?.status() == "ok");
+        assert_eq!(worker.run("1 / 0")?.error(), "ZeroDivisionError: division by zero");
+        assert_eq!(worker.run("x")?.value(), "20");
         Ok(())
     })
 }

@@ -36,8 +36,7 @@ pub use probe::{
     tagged,
 };
 pub use signal::{
-    ChildCounter, Pidfd, SignalError, become_subreaper, continue_process, reap_orphans, signal_main_thread,
-    signal_process,
+    ChildCounter, Pidfd, SignalError, become_subreaper, reap_orphans, signal_main_thread, signal_process,
 };
 pub use spawn::{Child, SpawnError, SpawnPlan, spawn, spawn_detached};
 pub use stop::{Descendants, Group, Stop, Tagged, stop};

@@ -104,14 +104,6 @@ pub fn signal_process(id: ProcessId, signal: Signal) -> Result<(), SignalError> 
     Pidfd::open(id)?.send(signal)
 }
 
-/// Lets a stopped process go on.
-///
-/// # Errors
-/// When it is gone or the system refuses.
-pub fn continue_process(id: ProcessId) -> Result<(), SignalError> {
-    signal_process(id, Signal::SIGCONT)
-}
-
 /// Sends a signal to the main thread of our child `pid`, so that it is the one whose system call
 /// is interrupted. The caller has not reaped the child, so the number is its own.
 ///

@@ -305,13 +305,15 @@ fn limits_hold_and_passing_one_is_seen_as_itself() {
         wait_for("its time is over", || child.peek().is_some());
         assert_eq!(child.reap().map(|exit| exit.to_string()).unwrap(), "killed by SIGXCPU");
 
-        let (mut counting, mut output) = plan("sh", &["-c", "ulimit -n; ulimit -d"]);
+        let (mut counting, mut output) =
+            plan("sh", &["-c", "ulimit -n; ulimit -d; grep NoNewPrivs /proc/self/status"]);
+        counting.no_new_privileges = true;
         counting.limits.open_files = Some(64);
         counting.limits.memory = Some(1 << 30);
         let child = spawn(counting).unwrap();
         let mut text = String::new();
         output.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "64\n1048576\n");
+        assert_eq!(text, "64\n1048576\nNoNewPrivs:\t1\n");
         wait_for("it leaves", || child.reap().is_some());
     });
 }

@@ -57,7 +57,10 @@ pub(crate) fn is_builtin(name: &str) -> bool {
 
 /// The module that everybody means by this name.
 pub(crate) fn conventional_module(name: &str) -> Option<&'static str> {
-    standard::CONVENTIONS.binary_search_by_key(&name, |(short, _)| short).ok().map(|at| standard::CONVENTIONS[at].1)
+    standard::CONVENTIONS
+        .binary_search_by_key(&name, |(short, _)| short)
+        .ok()
+        .map(|at| standard::CONVENTIONS[at].1)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Functions: what is left of a body after its run, and what a call of it does.
 
 use super::{
-    BOUND, Certainty, ChannelUse, Doubt, ENTRY, FRESH, Flow, GONE, IMMUTABLE, Kind, NO_VAR, Object, Range, Rel,
-    Value, Var, Via, WriteKind, kind_bit,
+    BOUND, Certainty, ChannelUse, Doubt, ENTRY, FRESH, Flow, GONE, IMMUTABLE, Kind, NO_VAR, Object, Range,
+    Rel, Value, Var, Via, WriteKind, kind_bit,
 };
 use crate::symbols::Symbol;
 
@@ -187,7 +187,9 @@ impl<'s> Flow<'s> {
     pub(crate) fn changes_something(&self, id: u32) -> bool {
         let summary = &self.summaries[id as usize];
         summary.traces.iter().any(|trace| {
-            trace.write.is_some() || trace.delete.is_some() || trace.mutated.is_some_and(|c| c > Certainty::Possible)
+            trace.write.is_some()
+                || trace.delete.is_some()
+                || trace.mutated.is_some_and(|c| c > Certainty::Possible)
         })
     }
 
@@ -393,11 +395,8 @@ impl<'s> Flow<'s> {
         let mutated = summary.mutated_parameters;
         let result = summary.result;
         let doubts = summary.doubts.clone();
-        let channels: Vec<_> = summary
-            .channels
-            .iter()
-            .map(|used| (used.channel, used.access, used.key.clone()))
-            .collect();
+        let channels: Vec<_> =
+            summary.channels.iter().map(|used| (used.channel, used.access, used.key.clone())).collect();
         for trace in &traces {
             if trace.read.is_some() {
                 let most = if certain { trace.read.unwrap_or(Certainty::May) } else { Certainty::May };
@@ -408,7 +407,10 @@ impl<'s> Flow<'s> {
             let passed: Vec<Arg> = call
                 .arguments
                 .iter()
-                .map(|arg| Arg { key: arg.key, value: self.substitute(arg.value, frame, &parameters, arguments) })
+                .map(|arg| Arg {
+                    key: arg.key,
+                    value: self.substitute(arg.value, frame, &parameters, arguments),
+                })
                 .collect();
             let callee = self.peek(call.callee);
             if matches!(self.kind(callee), Kind::Functions(_) | Kind::Class(_) | Kind::Instance(_)) {

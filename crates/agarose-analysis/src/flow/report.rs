@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::call::{BINDS, CallRecord, kinds_of};
 use super::{BOUND, ChannelUse, Doubt, ENTRY, Flow, GONE, Kind, NO_VAR, Object, Rel, Value, Var};
 use crate::facts::{
-    ANALYSER, Alias, Argument, Call, Certainty, ChannelEvent, Delete, Dialect, Facts, Function, Import, Read, Shape,
-    Strength, Uncertain, Via, Write,
+    ANALYSER, Alias, Argument, Call, Certainty, ChannelEvent, Delete, Dialect, Facts, Function, Import, Read,
+    Shape, Strength, Uncertain, Via, Write,
 };
 use crate::span::{Places, Range, Rows};
 
@@ -150,8 +150,12 @@ impl Flow<'_> {
                 continue;
             }
             let summary = &self.summaries[id as usize];
-            let reads: Vec<(Var, Range)> =
-                summary.traces.iter().filter(|trace| trace.read.is_some()).map(|trace| (trace.var, trace.at)).collect();
+            let reads: Vec<(Var, Range)> = summary
+                .traces
+                .iter()
+                .filter(|trace| trace.read.is_some())
+                .map(|trace| (trace.var, trace.at))
+                .collect();
             open.extend(&summary.defined);
             for (var, at) in reads {
                 if self.is_global(var) && self.bits(var) & ENTRY != 0 {
@@ -169,7 +173,9 @@ impl Flow<'_> {
             Kind::Iterator => Shape::Iterator,
             Kind::Reference => Shape::Reference,
             Kind::Module(name) => Shape::Module(self.symbols.name(*name).to_owned()),
-            Kind::Unknown | Kind::Functions(_) | Kind::Class(_) | Kind::Instance(_) | Kind::Namespace => Shape::Unknown,
+            Kind::Unknown | Kind::Functions(_) | Kind::Class(_) | Kind::Instance(_) | Kind::Namespace => {
+                Shape::Unknown
+            }
         }
     }
 
@@ -209,11 +215,15 @@ impl Flow<'_> {
             if !makers.is_empty() {
                 facts.made_by.insert(name.clone(), makers);
             }
-            let reference = self.language == crate::facts::Language::Python || *self.kind(*value) == Kind::Reference;
+            let reference =
+                self.language == crate::facts::Language::Python || *self.kind(*value) == Kind::Reference;
             for (object, rel) in &self.values[value.index()].rels {
                 match self.objects[*object as usize] {
                     Object::External(other) if self.is_global(other) => {
-                        if (other != *var || self.bits(*var) & BOUND != 0) && facts.aliases.len() < MAX_ALIASES && !matches!(self.kind(*value), Kind::Module(_)) {
+                        if (other != *var || self.bits(*var) & BOUND != 0)
+                            && facts.aliases.len() < MAX_ALIASES
+                            && !matches!(self.kind(*value), Kind::Module(_))
+                        {
                             facts.aliases.push(Alias {
                                 name: name.clone(),
                                 other: self.name_of(other).to_owned(),
@@ -280,7 +290,8 @@ impl Flow<'_> {
         }
         if depth == 0 {
             if into.parameters.is_empty() {
-                into.parameters = summary.parameters.iter().map(|name| self.symbols.name(*name).to_owned()).collect();
+                into.parameters =
+                    summary.parameters.iter().map(|name| self.symbols.name(*name).to_owned()).collect();
             }
             into.mutates.extend((0..64).filter(|n| summary.mutated_parameters & (1 << n) != 0));
         }
@@ -312,7 +323,9 @@ impl Flow<'_> {
                 };
                 for (object, _) in &self.values[arg.value.index()].rels {
                     let (name, parameter) = match self.objects[*object as usize] {
-                        Object::External(root) if self.is_global(root) => (self.name_of(root).to_owned(), None),
+                        Object::External(root) if self.is_global(root) => {
+                            (self.name_of(root).to_owned(), None)
+                        }
                         Object::Parameter(_, of) => (String::new(), Some(of)),
                         Object::External(_) | Object::New => continue,
                     };

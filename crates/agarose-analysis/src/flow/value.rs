@@ -149,7 +149,8 @@ impl Flow<'_> {
             self.assumed.push((symbol, module));
             kind = Kind::Module(self.symbols.intern(module));
         }
-        let value = self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind, ..ValueData::default() });
+        let value =
+            self.add_value(ValueData { rels: vec![(object, Rel::Same)], kind, ..ValueData::default() });
         self.externals[var as usize] = value;
         value
     }

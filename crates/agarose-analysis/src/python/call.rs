@@ -205,7 +205,14 @@ impl<'s> Walker<'s> {
         true
     }
 
-    fn module_call(&mut self, tree: &Tree, node: Node, full: &str, callee: Value, arguments: &[Arg]) -> Value {
+    fn module_call(
+        &mut self,
+        tree: &Tree,
+        node: Node,
+        full: &str,
+        callee: Value,
+        arguments: &[Arg],
+    ) -> Value {
         let at = self.range(node);
         match full {
             "importlib.reload" => {
@@ -213,7 +220,13 @@ impl<'s> Walker<'s> {
                 return FRESH;
             }
             "sys._getframe" | "inspect.currentframe" | "inspect.stack" => {
-                self.flow.doubt(Code::NamespaceHandle, Effect::ALL, NameScope::All, Some(full_tail(full)), at);
+                self.flow.doubt(
+                    Code::NamespaceHandle,
+                    Effect::ALL,
+                    NameScope::All,
+                    Some(full_tail(full)),
+                    at,
+                );
                 return FRESH;
             }
             "importlib.import_module" => {
@@ -246,8 +259,17 @@ impl<'s> Walker<'s> {
                     self.flow.touch(root, Certainty::Possible, WriteKind::Hidden, false, at);
                 }
             }
-            if full.starts_with("threading.") || full.starts_with("asyncio.") && effect.channels.iter().any(|(c, _)| *c == Channel::Background) {
-                self.flow.doubt(Code::Background, Effect::default(), NameScope::All, Some(full_tail(full)), at);
+            if full.starts_with("threading.")
+                || full.starts_with("asyncio.")
+                    && effect.channels.iter().any(|(c, _)| *c == Channel::Background)
+            {
+                self.flow.doubt(
+                    Code::Background,
+                    Effect::default(),
+                    NameScope::All,
+                    Some(full_tail(full)),
+                    at,
+                );
             }
             return value;
         }
@@ -361,11 +383,8 @@ impl<'s> Walker<'s> {
                 self.flow.holding(&parts)
             }
             Outcome::Element => {
-                let first = if receiver == FRESH {
-                    given.first().copied().unwrap_or(FRESH)
-                } else {
-                    receiver
-                };
+                let first =
+                    if receiver == FRESH { given.first().copied().unwrap_or(FRESH) } else { receiver };
                 let mut value = self.flow.related(first, Rel::Part);
                 for other in given.iter().skip(usize::from(receiver == FRESH)) {
                     value = self.flow.union(value, *other);
@@ -373,7 +392,11 @@ impl<'s> Walker<'s> {
                 value
             }
             Outcome::Same => {
-                if receiver == FRESH { given.first().copied().unwrap_or(FRESH) } else { receiver }
+                if receiver == FRESH {
+                    given.first().copied().unwrap_or(FRESH)
+                } else {
+                    receiver
+                }
             }
             Outcome::Reference | Outcome::Unknown => {
                 let mut shared = given;
@@ -387,7 +410,10 @@ impl<'s> Walker<'s> {
     pub(super) fn module_changed(&mut self, module: &str, key: Option<&str>, at: Range) {
         let channel = match module {
             "os.environ" => Channel::Environment,
-            _ if module.ends_with("rcParams") || module.ends_with("options.display") || module.contains("options") => {
+            _ if module.ends_with("rcParams")
+                || module.ends_with("options.display")
+                || module.contains("options") =>
+            {
                 Channel::Options
             }
             "sys.path" | "sys.modules" => Channel::SearchPath,
@@ -436,9 +462,8 @@ impl<'s> Walker<'s> {
                 let literal = self.literal_at(source);
                 let arguments = self.arguments(tree, node);
                 if own_namespace {
-                    let handle = arguments
-                        .iter()
-                        .any(|arg| *self.flow.kind(arg.value) == ValueKind::Namespace);
+                    let handle =
+                        arguments.iter().any(|arg| *self.flow.kind(arg.value) == ValueKind::Namespace);
                     if !handle {
                         // It runs in a dictionary that is given; only that one changes, as far as we see.
                         for arg in arguments.iter().skip(1) {

@@ -18,7 +18,9 @@ impl<'s> Walker<'s> {
         // Leaves first: they are most of a tree and need no depth.
         match self.kind(node) {
             Kind::Identifier => return self.load(node),
-            Kind::Integer | Kind::Float | Kind::True | Kind::False | Kind::None | Kind::Ellipsis => return IMMUTABLE,
+            Kind::Integer | Kind::Float | Kind::True | Kind::False | Kind::None | Kind::Ellipsis => {
+                return IMMUTABLE;
+            }
             Kind::Comment | Kind::Escape | Kind::StringContent | Kind::StringStart => return FRESH,
             _ => {}
         }
@@ -62,7 +64,12 @@ impl<'s> Walker<'s> {
                 }
                 value
             }
-            Kind::List | Kind::Tuple | Kind::Set | Kind::ExpressionList | Kind::PatternList | Kind::TuplePattern
+            Kind::List
+            | Kind::Tuple
+            | Kind::Set
+            | Kind::ExpressionList
+            | Kind::PatternList
+            | Kind::TuplePattern
             | Kind::ListPattern => {
                 let mut held = Vec::new();
                 for child in tree.children(node) {
@@ -87,7 +94,9 @@ impl<'s> Walker<'s> {
                 }
                 self.hold(&held, self.range(node))
             }
-            Kind::ListComp | Kind::SetComp | Kind::DictComp | Kind::Generator => self.comprehension(tree, node),
+            Kind::ListComp | Kind::SetComp | Kind::DictComp | Kind::Generator => {
+                self.comprehension(tree, node)
+            }
             Kind::Lambda => {
                 let parameters = tree.child(node, Field::Parameters);
                 let defaults = self.defaults(tree, parameters);
@@ -97,7 +106,12 @@ impl<'s> Walker<'s> {
                 let name = tree.child(node, Field::Name);
                 let value = self.expr(tree.child(node, Field::Value));
                 if name != NONE {
-                    if self.scopes.iter().rev().find(|scope| scope.kind != ScopeKind::Comprehension).is_some_and(|s| s.kind == ScopeKind::Class)
+                    if self
+                        .scopes
+                        .iter()
+                        .rev()
+                        .find(|scope| scope.kind != ScopeKind::Comprehension)
+                        .is_some_and(|s| s.kind == ScopeKind::Class)
                         && self.scopes.last().is_some_and(|s| s.kind == ScopeKind::Comprehension)
                     {
                         self.silent(node);
@@ -165,8 +179,8 @@ impl<'s> Walker<'s> {
                 let full = format!("{}.{name}", self.flow.symbols.name(module));
                 match full.as_str() {
                     "sys.modules" | "sys._getframe" | "builtins.exec" | "builtins.eval" => {}
-                    "numpy.pi" | "numpy.e" | "numpy.nan" | "numpy.inf" | "numpy.newaxis" | "math.pi" | "math.e"
-                    | "math.inf" | "math.nan" | "os.sep" => return IMMUTABLE,
+                    "numpy.pi" | "numpy.e" | "numpy.nan" | "numpy.inf" | "numpy.newaxis" | "math.pi"
+                    | "math.e" | "math.inf" | "math.nan" | "os.sep" => return IMMUTABLE,
                     "os.environ" => self.flow.channel(Channel::Environment, Access::Read, None, at),
                     "sys.argv" | "sys.path" => self.flow.channel(Channel::SearchPath, Access::Read, None, at),
                     _ => {}
@@ -321,8 +335,10 @@ impl<'s> Walker<'s> {
 
     fn comprehension(&mut self, tree: &Tree, node: Node) -> Value {
         let body = tree.child(node, Field::Body);
-        let clauses: Vec<Node> =
-            tree.children(node).filter(|child| matches!(tree.kind(*child), Kind::ForIn | Kind::IfClause)).collect();
+        let clauses: Vec<Node> = tree
+            .children(node)
+            .filter(|child| matches!(tree.kind(*child), Kind::ForIn | Kind::IfClause))
+            .collect();
         let Some((first, rest)) = clauses.split_first() else { return FRESH };
         // The first iterable belongs to the block around; all else to the comprehension's own.
         let mut iterable = FRESH;

@@ -33,11 +33,64 @@ pub(super) struct Cell {
 const TRANSPARENT: &[&str] = &["time", "prun", "capture", "memit", "mprun", "lprun", "snakeviz", "heat"];
 /// Line magics that neither bind nor change names.
 const HARMLESS: &[&str] = &[
-    "matplotlib", "config", "load_ext", "reload_ext", "unload_ext", "autoreload", "who", "whos", "who_ls", "pwd", "ls",
-    "ll", "pinfo", "pinfo2", "pdoc", "psource", "history", "hist", "lsmagic", "magic", "quickref", "precision",
-    "pprint", "colors", "xmode", "pdb", "debug", "tb", "alias_magic", "aimport", "conda", "pip", "mamba", "micromamba",
-    "load", "page", "notebook", "doctest_mode", "logstart", "logstop", "logon", "logoff", "gui", "automagic", "bookmark",
-    "dirs", "dhist", "cat", "less", "more", "man", "rerun_", "recall", "save", "pastebin", "uv", "watermark", "tensorboard",
+    "matplotlib",
+    "config",
+    "load_ext",
+    "reload_ext",
+    "unload_ext",
+    "autoreload",
+    "who",
+    "whos",
+    "who_ls",
+    "pwd",
+    "ls",
+    "ll",
+    "pinfo",
+    "pinfo2",
+    "pdoc",
+    "psource",
+    "history",
+    "hist",
+    "lsmagic",
+    "magic",
+    "quickref",
+    "precision",
+    "pprint",
+    "colors",
+    "xmode",
+    "pdb",
+    "debug",
+    "tb",
+    "alias_magic",
+    "aimport",
+    "conda",
+    "pip",
+    "mamba",
+    "micromamba",
+    "load",
+    "page",
+    "notebook",
+    "doctest_mode",
+    "logstart",
+    "logstop",
+    "logon",
+    "logoff",
+    "gui",
+    "automagic",
+    "bookmark",
+    "dirs",
+    "dhist",
+    "cat",
+    "less",
+    "more",
+    "man",
+    "rerun_",
+    "recall",
+    "save",
+    "pastebin",
+    "uv",
+    "watermark",
+    "tensorboard",
 ];
 
 pub(super) fn lex(source: &str) -> Cell {
@@ -174,7 +227,8 @@ fn rewrite(line: &str, start: u32, magics: &mut Vec<Magic>) -> Option<String> {
     }
     let target_ok = target.split(',').all(|part| {
         let part = part.trim();
-        !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '"' | '\''))
+        !part.is_empty()
+            && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '"' | '\''))
     });
     if !target_ok {
         return None;
@@ -264,7 +318,10 @@ fn strip_options(rest: &str) -> &str {
     while let Some(option) = rest.strip_prefix('-') {
         let (word, after) = split_word(option);
         rest = after;
-        if matches!(word, "n" | "r" | "p" | "t" | "c") && word.len() == 1 && rest.starts_with(|c: char| c.is_ascii_digit()) {
+        if matches!(word, "n" | "r" | "p" | "t" | "c")
+            && word.len() == 1
+            && rest.starts_with(|c: char| c.is_ascii_digit())
+        {
             rest = split_word(rest).1;
         }
     }
@@ -304,8 +361,9 @@ fn cell_magic(source: &str, rest: &str, start: usize, len: usize) -> Cell {
             code.push_str(body);
             magics.push(Magic::Inner(code, whole));
         }
-        "bash" | "sh" | "script" | "perl" | "ruby" | "javascript" | "js" | "html" | "HTML" | "latex" | "markdown"
-        | "svg" | "SVG" | "cmd" | "python2" | "pypy" | "python3" | "python" | "writefile" | "file" | "system" | "sx" | "!" => {
+        "bash" | "sh" | "script" | "perl" | "ruby" | "javascript" | "js" | "html" | "HTML" | "latex"
+        | "markdown" | "svg" | "SVG" | "cmd" | "python2" | "pypy" | "python3" | "python" | "writefile"
+        | "file" | "system" | "sx" | "!" => {
             let mut words = options.split_whitespace();
             while let Some(word) = words.next() {
                 if matches!(word, "--out" | "--err" | "--proc")
@@ -314,7 +372,8 @@ fn cell_magic(source: &str, rest: &str, start: usize, len: usize) -> Cell {
                     magics.push(Magic::Binds(target.to_owned(), line));
                 }
             }
-            let shows = matches!(name, "javascript" | "js" | "html" | "HTML" | "latex" | "markdown" | "svg" | "SVG");
+            let shows =
+                matches!(name, "javascript" | "js" | "html" | "HTML" | "latex" | "markdown" | "svg" | "SVG");
             if !shows {
                 magics.push(Magic::Outside(name.to_owned(), whole));
             }
@@ -367,7 +426,8 @@ fn blank_marks(code: &str) -> String {
 fn is_dotted(name: &str) -> bool {
     !name.is_empty()
         && name.split('.').all(|part| {
-            part.starts_with(|c: char| c.is_alphabetic() || c == '_') && part.chars().all(|c| c.is_alphanumeric() || c == '_')
+            part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+                && part.chars().all(|c| c.is_alphanumeric() || c == '_')
         })
 }
 

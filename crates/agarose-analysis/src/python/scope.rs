@@ -68,7 +68,8 @@ pub(super) fn mentions(tree: &Tree, root: Node, found: &mut Vec<(Node, Mention)>
             // `(x): T` declares nothing, `x: T` makes `x` a local.
             Kind::Assignment
                 if tree.child(at, Field::Right) == NONE
-                    && !matches!(tree.child(at, Field::Left), left if left != NONE && tree.kind(left) == Kind::Identifier) => {}
+                    && !matches!(tree.child(at, Field::Left), left if left != NONE && tree.kind(left) == Kind::Identifier) =>
+                {}
             Kind::Assignment | Kind::Augmented | Kind::For => {
                 targets(tree, tree.child(at, Field::Left), found);
             }
@@ -98,8 +99,7 @@ pub(super) fn mentions(tree: &Tree, root: Node, found: &mut Vec<(Node, Mention)>
                 continue;
             }
             Kind::Global | Kind::Nonlocal => {
-                let mention =
-                    if tree.kind(at) == Kind::Global { Mention::Global } else { Mention::Nonlocal };
+                let mention = if tree.kind(at) == Kind::Global { Mention::Global } else { Mention::Nonlocal };
                 found.extend(tree.children(at).map(|name| (name, mention)));
             }
             Kind::Case => {
@@ -133,8 +133,17 @@ pub(super) fn targets(tree: &Tree, root: Node, found: &mut Vec<(Node, Mention)>)
                 found.push((at, Mention::Bound));
                 at += 1;
             }
-            Kind::PatternList | Kind::ListPattern | Kind::TuplePattern | Kind::SplatPattern | Kind::AsTarget
-            | Kind::Tuple | Kind::List | Kind::Parenthesized | Kind::ListSplat | Kind::Delete | Kind::ExpressionList
+            Kind::PatternList
+            | Kind::ListPattern
+            | Kind::TuplePattern
+            | Kind::SplatPattern
+            | Kind::AsTarget
+            | Kind::Tuple
+            | Kind::List
+            | Kind::Parenthesized
+            | Kind::ListSplat
+            | Kind::Delete
+            | Kind::ExpressionList
             | Kind::Type => at += 1,
             Kind::GenericType => {
                 // `type A[T] = …`: the name is the first child, the rest are parameters.

@@ -56,7 +56,9 @@ impl<'s> Walker<'s> {
                 for child in tree.children(node) {
                     value = self.expr(child);
                 }
-                if self.scopes.iter().any(|scope| scope.kind == ScopeKind::Function) && self.flow.in_function() {
+                if self.scopes.iter().any(|scope| scope.kind == ScopeKind::Function)
+                    && self.flow.in_function()
+                {
                     self.flow.leave(value);
                 } else {
                     self.silent(node);
@@ -210,7 +212,8 @@ impl<'s> Walker<'s> {
                     _ => self.expr(right),
                 };
                 let immutable = *self.flow.kind(old) == ValueKind::Immutable
-                    || (value == IMMUTABLE && matches!(self.kind(right), Kind::Integer | Kind::Float | Kind::String));
+                    || (value == IMMUTABLE
+                        && matches!(self.kind(right), Kind::Integer | Kind::Float | Kind::String));
                 if immutable {
                     self.store(left, IMMUTABLE, WriteKind::Bind);
                 } else {
@@ -390,7 +393,9 @@ impl<'s> Walker<'s> {
             if tree.kind(child) == Kind::Wildcard {
                 self.flow.doubt(Code::StarImport, Effect::WRITES, NameScope::All, Some(module), at);
                 self.flow.imports.push((module.to_owned(), None, at));
-                if !(self.scopes.len() == 1 || self.scopes.iter().all(|scope| scope.kind == ScopeKind::Module)) {
+                if !(self.scopes.len() == 1
+                    || self.scopes.iter().all(|scope| scope.kind == ScopeKind::Module))
+                {
                     self.silent(child);
                 }
             }
@@ -398,7 +403,9 @@ impl<'s> Walker<'s> {
                 continue;
             }
             let (name, bound) = match tree.kind(child) {
-                Kind::AliasedImport => (self.text(tree.child(child, Field::Name)), tree.child(child, Field::Alias)),
+                Kind::AliasedImport => {
+                    (self.text(tree.child(child, Field::Name)), tree.child(child, Field::Alias))
+                }
                 _ => (self.text(child), tree.first(child)),
             };
             if bound == NONE {
@@ -474,8 +481,8 @@ impl<'s> Walker<'s> {
     fn while_statement(&mut self, tree: &Tree, node: Node) {
         let condition = tree.child(node, Field::Condition);
         self.expr(condition);
-        let endless =
-            matches!(self.kind(condition), Kind::True) || (self.kind(condition) == Kind::Integer && self.text(condition) != "0");
+        let endless = matches!(self.kind(condition), Kind::True)
+            || (self.kind(condition) == Kind::Integer && self.text(condition) != "0");
         self.loops += 1;
         self.flow.begin_loop();
         if endless {
@@ -594,7 +601,9 @@ impl<'s> Walker<'s> {
                 let target = tree.child(value, Field::Alias);
                 self.bind_target(tree, target, entered);
             }
-            Kind::Tuple | Kind::Parenthesized if tree.children(value).any(|n| tree.kind(n) == Kind::AsPattern) => {
+            Kind::Tuple | Kind::Parenthesized
+                if tree.children(value).any(|n| tree.kind(n) == Kind::AsPattern) =>
+            {
                 for child in tree.children(value) {
                     self.with_item(tree, child, swallows);
                 }
@@ -788,14 +797,18 @@ impl<'s> Walker<'s> {
         let mut names = Vec::new();
         for parameter in tree.children(list) {
             // `T`, `T: bound`, `*Ts`, `**P`, `T = default`: the first identifier is the name.
-            if let Some(name) = (parameter..tree.after(parameter)).find(|at| tree.kind(*at) == Kind::Identifier) {
+            if let Some(name) =
+                (parameter..tree.after(parameter)).find(|at| tree.kind(*at) == Kind::Identifier)
+            {
                 names.push((name, Mention::Bound));
             }
         }
         self.push_scope(ScopeKind::TypeParameters, None, &names);
         for (name, _) in &names {
             let symbol = self.symbol(*name);
-            if let Some(Binding::Local(var)) = self.scopes.last().and_then(|scope| scope.names.get(&symbol)).copied() {
+            if let Some(Binding::Local(var)) =
+                self.scopes.last().and_then(|scope| scope.names.get(&symbol)).copied()
+            {
                 let at = self.range(*name);
                 self.flow.write(var, IMMUTABLE, WriteKind::Bind, at);
             }
@@ -816,16 +829,42 @@ impl<'s> Walker<'s> {
             let expression = tree.first(decorator);
             let value = self.expr(expression);
             values.push(value);
-            let called =
-                if self.kind(expression) == Kind::Call { tree.child(expression, Field::Function) } else { expression };
+            let called = if self.kind(expression) == Kind::Call {
+                tree.child(expression, Field::Function)
+            } else {
+                expression
+            };
             let text = self.text(called);
             let last = text.rsplit('.').next().unwrap_or(text);
             keeps &= matches!(
                 last,
-                "property" | "setter" | "getter" | "deleter" | "staticmethod" | "classmethod" | "abstractmethod"
-                    | "cache" | "lru_cache" | "cached_property" | "wraps" | "dataclass" | "contextmanager" | "jit" | "njit"
-                    | "fixture" | "overload" | "override" | "final" | "total_ordering" | "no_grad" | "vectorize"
-                    | "runtime_checkable" | "parametrize" | "asynccontextmanager" | "unique" | "guvectorize"
+                "property"
+                    | "setter"
+                    | "getter"
+                    | "deleter"
+                    | "staticmethod"
+                    | "classmethod"
+                    | "abstractmethod"
+                    | "cache"
+                    | "lru_cache"
+                    | "cached_property"
+                    | "wraps"
+                    | "dataclass"
+                    | "contextmanager"
+                    | "jit"
+                    | "njit"
+                    | "fixture"
+                    | "overload"
+                    | "override"
+                    | "final"
+                    | "total_ordering"
+                    | "no_grad"
+                    | "vectorize"
+                    | "runtime_checkable"
+                    | "parametrize"
+                    | "asynccontextmanager"
+                    | "unique"
+                    | "guvectorize"
             );
         }
         let name = tree.child(definition, Field::Name);
@@ -897,7 +936,8 @@ impl<'s> Walker<'s> {
             let name = match tree.kind(parameter) {
                 Kind::Identifier => parameter,
                 Kind::DefaultParameter | Kind::TypedDefault => tree.child(parameter, Field::Name),
-                Kind::TypedParameter | Kind::SplatPattern | Kind::DictSplatPattern => (parameter..tree.after(parameter))
+                Kind::TypedParameter | Kind::SplatPattern | Kind::DictSplatPattern => (parameter
+                    ..tree.after(parameter))
                     .find(|at| tree.kind(*at) == Kind::Identifier)
                     .unwrap_or(NONE),
                 Kind::TuplePattern => {
@@ -952,7 +992,10 @@ impl<'s> Walker<'s> {
         let mut open = false;
         for base in tree.children(superclasses) {
             let text = self.text(base);
-            open |= !matches!(text, "object" | "Exception" | "ABC" | "abc.ABC" | "ValueError" | "NamedTuple" | "Enum");
+            open |= !matches!(
+                text,
+                "object" | "Exception" | "ABC" | "abc.ABC" | "ValueError" | "NamedTuple" | "Enum"
+            );
             let value = match tree.kind(base) {
                 Kind::Keyword => self.expr(tree.child(base, Field::Value)),
                 _ => self.expr(base),

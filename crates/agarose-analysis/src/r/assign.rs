@@ -80,8 +80,23 @@ impl<'s> Walker<'s> {
     fn is_plain(&self, tree: &Tree, node: Node) -> bool {
         !matches!(
             self.text(tree.child(node, Field::Operator)),
-            "<-" | "=" | "<<-" | "->" | "->>" | ":=" | "~" | "?" | "&&" | "||" | "|>" | "%>%" | "%T>%" | "%<>%" | "%$%"
-                | "%!>%" | "%<-%" | "%->%"
+            "<-" | "="
+                | "<<-"
+                | "->"
+                | "->>"
+                | ":="
+                | "~"
+                | "?"
+                | "&&"
+                | "||"
+                | "|>"
+                | "%>%"
+                | "%T>%"
+                | "%<>%"
+                | "%$%"
+                | "%!>%"
+                | "%<-%"
+                | "%->%"
         )
     }
 
@@ -101,7 +116,13 @@ impl<'s> Walker<'s> {
         }
         let mut value = self.expr(source);
         match self.kind(source) {
-            Kind::Float | Kind::Integer | Kind::String | Kind::True | Kind::False | Kind::Null | Kind::Function => {
+            Kind::Float
+            | Kind::Integer
+            | Kind::String
+            | Kind::True
+            | Kind::False
+            | Kind::Null
+            | Kind::Function => {
                 value = self.flow.constant(value, self.text(source));
             }
             _ => {}
@@ -122,8 +143,11 @@ impl<'s> Walker<'s> {
                 let at = self.range(target);
                 let var = if above { self.above(symbol) } else { Some(self.own(symbol)) };
                 if let Some(var) = var {
-                    let kind =
-                        if matches!(self.flow.kind(value), ValueKind::Functions(_)) { WriteKind::Define } else { WriteKind::Bind };
+                    let kind = if matches!(self.flow.kind(value), ValueKind::Functions(_)) {
+                        WriteKind::Define
+                    } else {
+                        WriteKind::Bind
+                    };
                     self.flow.write(var, value, kind, at);
                 }
             }
@@ -159,8 +183,10 @@ impl<'s> Walker<'s> {
                 Kind::Subset | Kind::Subset2 => {
                     let arguments = tree.child(level, Field::Arguments);
                     inner_name = None;
-                    let count = tree.children(arguments).filter(|node| tree.kind(*node) == Kind::Argument).count();
-                    for argument in tree.children(arguments).filter(|node| tree.kind(*node) == Kind::Argument) {
+                    let count =
+                        tree.children(arguments).filter(|node| tree.kind(*node) == Kind::Argument).count();
+                    for argument in tree.children(arguments).filter(|node| tree.kind(*node) == Kind::Argument)
+                    {
                         let index = tree.child(argument, Field::Value);
                         if count == 1 {
                             inner_name = self.string(index);
@@ -268,9 +294,8 @@ impl<'s> Walker<'s> {
             spine.push(left);
             left = tree.child(left, Field::Left);
         }
-        let assigns = spine
-            .last()
-            .is_some_and(|first| self.text(tree.child(*first, Field::Operator)) == "%<>%");
+        let assigns =
+            spine.last().is_some_and(|first| self.text(tree.child(*first, Field::Operator)) == "%<>%");
         let mut value = self.expr(left);
         let source = left;
         let mut first = left;
@@ -297,7 +322,12 @@ impl<'s> Walker<'s> {
                 }
                 Kind::Namespace | Kind::String => FRESH,
                 _ if operator == "%$%" => self.masked(right),
-                Kind::Function | Kind::Extract | Kind::Subset | Kind::Subset2 | Kind::Braced | Kind::Parenthesized => {
+                Kind::Function
+                | Kind::Extract
+                | Kind::Subset
+                | Kind::Subset2
+                | Kind::Braced
+                | Kind::Parenthesized => {
                     self.masks += 1;
                     let function = self.expr(right);
                     self.masks -= 1;

@@ -143,7 +143,13 @@ impl<'s> Walker<'s> {
         }
     }
 
-    fn call_value(&mut self, callee: Value, written: &[Written<'s>], piped: Option<(Value, Node)>, at: Range) -> Value {
+    fn call_value(
+        &mut self,
+        callee: Value,
+        written: &[Written<'s>],
+        piped: Option<(Value, Node)>,
+        at: Range,
+    ) -> Value {
         let arguments = self.arguments(written, piped, false);
         self.flow.call(callee, None, &arguments, at, true)
     }
@@ -171,7 +177,12 @@ impl<'s> Walker<'s> {
     }
 
     /// Evaluates arguments. An assignment in one happens only if the function asks for it.
-    pub(super) fn arguments(&mut self, written: &[Written<'s>], piped: Option<(Value, Node)>, forced: bool) -> Vec<Arg> {
+    pub(super) fn arguments(
+        &mut self,
+        written: &[Written<'s>],
+        piped: Option<(Value, Node)>,
+        forced: bool,
+    ) -> Vec<Arg> {
         let mut arguments = Vec::with_capacity(written.len() + 1);
         let mut position = 0;
         if let Some((value, _)) = piped {
@@ -183,16 +194,17 @@ impl<'s> Walker<'s> {
                 position += 1;
                 continue;
             }
-            let value = if !forced && self.assigns(argument.value) && self.kind(argument.value) != Kind::Function {
-                let mut fork = self.flow.fork();
-                let value = self.expr(argument.value);
-                self.flow.end_path(&mut fork);
-                self.flow.end_path(&mut fork);
-                self.flow.join(fork);
-                value
-            } else {
-                self.expr(argument.value)
-            };
+            let value =
+                if !forced && self.assigns(argument.value) && self.kind(argument.value) != Kind::Function {
+                    let mut fork = self.flow.fork();
+                    let value = self.expr(argument.value);
+                    self.flow.end_path(&mut fork);
+                    self.flow.end_path(&mut fork);
+                    self.flow.join(fork);
+                    value
+                } else {
+                    self.expr(argument.value)
+                };
             let key = match argument.name {
                 Some(name) => Key::Keyword(self.flow.intern(name)),
                 None if self.kind(argument.value) == Kind::Dots => Key::Any,
@@ -228,7 +240,8 @@ impl<'s> Walker<'s> {
         at: Range,
     ) -> Value {
         // The language's own functions evaluate their arguments, but for the few that choose among them.
-        let forces = library::is_builtin(name) && !matches!(name, "ifelse" | "Negate" | "match.arg" | "by" | "curve");
+        let forces =
+            library::is_builtin(name) && !matches!(name, "ifelse" | "Negate" | "match.arg" | "by" | "curve");
         let Some(effect) = library::function(name) else {
             let arguments = self.arguments(written, piped, forces);
             for arg in &arguments {
@@ -276,13 +289,28 @@ impl<'s> Walker<'s> {
         if effect.mutates != 0
             && let Some(first) = arguments.first()
         {
-            let node = piped.map_or_else(|| written.first().map_or(NONE, |first| first.value), |(_, node)| node);
+            let node =
+                piped.map_or_else(|| written.first().map_or(NONE, |first| first.value), |(_, node)| node);
             self.change_reference(first.value, node, at);
         }
         for (channel, access) in &effect.channels {
             let key = match channel {
                 Channel::File => {
-                    let first = self.argument(written, "file", usize::from(matches!(name, "write.csv" | "write.table" | "saveRDS" | "writeLines" | "write" | "write_csv" | "dump" | "save")));
+                    let first = self.argument(
+                        written,
+                        "file",
+                        usize::from(matches!(
+                            name,
+                            "write.csv"
+                                | "write.table"
+                                | "saveRDS"
+                                | "writeLines"
+                                | "write"
+                                | "write_csv"
+                                | "dump"
+                                | "save"
+                        )),
+                    );
                     self.string(first).map(str::to_owned)
                 }
                 Channel::Environment => self.string(self.argument(written, "x", 0)).map(str::to_owned),
@@ -304,7 +332,16 @@ impl<'s> Walker<'s> {
             | Outcome::Holds
             | Outcome::Element
             | Outcome::Unknown => {
-                if matches!(name, "identity" | "invisible" | "print" | "force" | "suppressWarnings" | "suppressMessages" | "return") {
+                if matches!(
+                    name,
+                    "identity"
+                        | "invisible"
+                        | "print"
+                        | "force"
+                        | "suppressWarnings"
+                        | "suppressMessages"
+                        | "return"
+                ) {
                     return arguments.first().map_or(FRESH, |arg| arg.value);
                 }
                 FRESH
@@ -322,8 +359,38 @@ impl<'s> Walker<'s> {
     ) -> Vec<Arg> {
         let _ = tree;
         let mut arguments = Vec::new();
-        let mut data_seen = piped.is_some() || matches!(name, "aes" | "aes_" | "vars" | "facet_wrap" | "facet_grid" | "across" | "if_else" | "case_when" | "desc" | "between" | "n_distinct" | "tibble" | "crossing" | "CJ" | "SJ");
-        let formula_first = matches!(name, "lm" | "glm" | "nls" | "loess" | "aov" | "t.test" | "wilcox.test" | "xtabs" | "model.matrix" | "model.frame" | "aggregate");
+        let mut data_seen = piped.is_some()
+            || matches!(
+                name,
+                "aes"
+                    | "aes_"
+                    | "vars"
+                    | "facet_wrap"
+                    | "facet_grid"
+                    | "across"
+                    | "if_else"
+                    | "case_when"
+                    | "desc"
+                    | "between"
+                    | "n_distinct"
+                    | "tibble"
+                    | "crossing"
+                    | "CJ"
+                    | "SJ"
+            );
+        let formula_first = matches!(
+            name,
+            "lm" | "glm"
+                | "nls"
+                | "loess"
+                | "aov"
+                | "t.test"
+                | "wilcox.test"
+                | "xtabs"
+                | "model.matrix"
+                | "model.frame"
+                | "aggregate"
+        );
         if let Some((value, _)) = piped {
             arguments.push(Arg { key: Key::Position(0), value });
         }

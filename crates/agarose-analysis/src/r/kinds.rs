@@ -40,8 +40,8 @@ fields! {
 }
 
 const OPERATORS: &[&str] = &[
-    "!=", "&", "&&", "*", "**", "+", "-", "->", "->>", "/", ":", ":=", "<", "<-", "<<-", "<=", "=", "==", ">", ">=",
-    "?", "^", "special", "|", "|>", "||", "~", "!",
+    "!=", "&", "&&", "*", "**", "+", "-", "->", "->>", "/", ":", ":=", "<", "<-", "<<-", "<=", "=", "==",
+    ">", ">=", "?", "^", "special", "|", "|>", "||", "~", "!",
 ];
 
 pub(super) struct Words {
@@ -83,7 +83,9 @@ pub(super) fn words() -> &'static Words {
                 }
                 match name {
                     "comma" | "string_open" | "string_close" => None,
-                    _ => Some(KINDS.iter().find(|(known, _)| *known == name).map_or(Kind::Other, |(_, kind)| *kind)),
+                    _ => Some(
+                        KINDS.iter().find(|(known, _)| *known == name).map_or(Kind::Other, |(_, kind)| *kind),
+                    ),
                 }
             })
             .collect();

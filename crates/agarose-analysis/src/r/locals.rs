@@ -5,8 +5,24 @@ use crate::tree::{NONE, Node};
 
 /// Calls whose arguments are not evaluated in the frame around them.
 const ELSEWHERE: &[&str] = &[
-    "quote", "bquote", "substitute", "expression", "local", "with", "within", "evalq", "expr", "quo", "exprs", "quos",
-    "enquo", "alist", "withr::with_seed", "R6Class", "setRefClass", "~",
+    "quote",
+    "bquote",
+    "substitute",
+    "expression",
+    "local",
+    "with",
+    "within",
+    "evalq",
+    "expr",
+    "quo",
+    "exprs",
+    "quos",
+    "enquo",
+    "alist",
+    "withr::with_seed",
+    "R6Class",
+    "setRefClass",
+    "~",
 ];
 
 /// The names, as identifier or string nodes, that the code under `root` assigns to.
@@ -35,7 +51,8 @@ pub(super) fn assigned(tree: &Tree, source: &str, root: Node, found: &mut Vec<No
                     if let Some(first) = list.next()
                         && list.all(|node| {
                             let name = tree.child(node, Field::Name);
-                            name == NONE || !matches!(tree.text(source, name), "envir" | "pos" | "env" | "assign.env")
+                            name == NONE
+                                || !matches!(tree.text(source, name), "envir" | "pos" | "env" | "assign.env")
                         })
                     {
                         let value = tree.child(first, Field::Value);

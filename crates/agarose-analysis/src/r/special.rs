@@ -27,8 +27,9 @@ impl<'s> Walker<'s> {
             return Some(FRESH);
         }
         match name {
-            "function" | "UseMethod" | "NextMethod" | "Recall" | "missing" | "nargs" | "sys.call" | "match.call"
-            | "standardGeneric" | "callNextMethod" | "on.exit" | "help" | "demo" | "vignette" | "example" | "interactive" => {
+            "function" | "UseMethod" | "NextMethod" | "Recall" | "missing" | "nargs" | "sys.call"
+            | "match.call" | "standardGeneric" | "callNextMethod" | "on.exit" | "help" | "demo"
+            | "vignette" | "example" | "interactive" => {
                 if name == "on.exit" {
                     // It runs when the function ends; here, where its frame still is.
                     self.flow.uncertain();
@@ -53,8 +54,8 @@ impl<'s> Walker<'s> {
                 self.flow.raise();
                 Some(FRESH)
             }
-            "quote" | "expression" | "bquote" | "substitute" | "alist" | "expr" | "exprs" | "quo" | "quos" | "enquo"
-            | "enquos" | "ensym" | "sym_" | "parse_expr" => {
+            "quote" | "expression" | "bquote" | "substitute" | "alist" | "expr" | "exprs" | "quo"
+            | "quos" | "enquo" | "enquos" | "ensym" | "sym_" | "parse_expr" => {
                 if name == "parse_expr" {
                     return None;
                 }
@@ -131,7 +132,11 @@ impl<'s> Walker<'s> {
                 self.try_call(written);
                 Some(FRESH)
             }
-            "assign" | "delayedAssign" | "makeActiveBinding" | "assignInNamespace" | "assignInMyNamespace" => {
+            "assign"
+            | "delayedAssign"
+            | "makeActiveBinding"
+            | "assignInNamespace"
+            | "assignInMyNamespace" => {
                 self.assign_by_name(name, written, at);
                 Some(FRESH)
             }
@@ -139,9 +144,8 @@ impl<'s> Walker<'s> {
                 self.remove(tree, written, at);
                 Some(FRESH)
             }
-            "get" | "get0" | "mget" | "exists" | "match.fun" | "dynGet" | "getElement_" | "existsFunction" => {
-                self.read_by_text(name, written, at)
-            }
+            "get" | "get0" | "mget" | "exists" | "match.fun" | "dynGet" | "getElement_"
+            | "existsFunction" => self.read_by_text(name, written, at),
             "do.call" => {
                 if let Some(text) = self.string(first) {
                     let symbol = self.flow.intern(text);
@@ -170,10 +174,9 @@ impl<'s> Walker<'s> {
                 self.eval(tree, name, written, at);
                 Some(FRESH)
             }
-            "source" | "sys.source" | "load" | "attach" | "detach" | "data" | "list2env" | "library" | "require"
-            | "requireNamespace" | "loadNamespace" | "import" | "attachNamespace" | "unloadNamespace" | "p_load" => {
-                self.load_names(tree, name, written, at)
-            }
+            "source" | "sys.source" | "load" | "attach" | "detach" | "data" | "list2env" | "library"
+            | "require" | "requireNamespace" | "loadNamespace" | "import" | "attachNamespace"
+            | "unloadNamespace" | "p_load" => self.load_names(tree, name, written, at),
             "globalenv" | "topenv" | "sys.frames" => Some(self.flow.of_kind(ValueKind::Namespace)),
             "environment" | "parent.frame" | "as.environment" | "pos.to.env" | "parent.env" | "sys.frame"
             | "current_env" | "caller_env" | "global_env" | "rlang::global_env" => {
@@ -233,8 +236,10 @@ impl<'s> Walker<'s> {
                 self.channel(Channel::File, Access::Write, key, at);
                 Some(FRESH)
             }
-            "setClass" | "setGeneric" | "setMethod" | "setReplaceMethod" | "setValidity" | "setRefClass" | "R6Class"
-            | "setClassUnion" | "setAs" | "setIs" => Some(self.define_class(tree, name, written, at)),
+            "setClass" | "setGeneric" | "setMethod" | "setReplaceMethod" | "setValidity" | "setRefClass"
+            | "R6Class" | "setClassUnion" | "setAs" | "setIs" => {
+                Some(self.define_class(tree, name, written, at))
+            }
             "lockBinding" | "unlockBinding" | "lockEnvironment" | "makeLocked_" => {
                 for argument in written.iter().skip(1) {
                     self.expr(argument.value);
@@ -252,8 +257,8 @@ impl<'s> Walker<'s> {
                 }
                 Some(FRESH)
             }
-            "glue" | "glue_data" | "str_glue" | "cli_text" | "cli_alert_info" | "cli_alert_success" | "cli_abort"
-            | "str_interp" | "f" => {
+            "glue" | "glue_data" | "str_glue" | "cli_text" | "cli_alert_info" | "cli_alert_success"
+            | "cli_abort" | "str_interp" | "f" => {
                 if name == "f" {
                     return None;
                 }
@@ -354,9 +359,17 @@ impl<'s> Walker<'s> {
         let value_node = self.argument(written, if name == "makeActiveBinding" { "fun" } else { "value" }, 1);
         let envir = written
             .iter()
-            .find(|argument| matches!(argument.name, Some("envir" | "pos" | "env" | "assign.env" | "eval.env")))
+            .find(|argument| {
+                matches!(argument.name, Some("envir" | "pos" | "env" | "assign.env" | "eval.env"))
+            })
             .map_or_else(
-                || written.iter().filter(|argument| argument.name.is_none()).nth(2).map_or(NONE, |argument| argument.value),
+                || {
+                    written
+                        .iter()
+                        .filter(|argument| argument.name.is_none())
+                        .nth(2)
+                        .map_or(NONE, |argument| argument.value)
+                },
                 |argument| argument.value,
             );
         let value = self.expr(value_node);
@@ -385,7 +398,11 @@ impl<'s> Walker<'s> {
         match self.string(target) {
             Some(text) => {
                 let symbol = self.flow.intern(text);
-                let var = if environment.is_some() || inherits { self.flow.global(symbol) } else { self.own(symbol) };
+                let var = if environment.is_some() || inherits {
+                    self.flow.global(symbol)
+                } else {
+                    self.own(symbol)
+                };
                 self.flow.write(var, value, WriteKind::Bind, at);
             }
             None => {
@@ -413,7 +430,12 @@ impl<'s> Walker<'s> {
         NameScope::All
     }
 
-    fn each_string(&mut self, tree: &Tree, node: Node, mut each: impl FnMut(&mut Self, Symbol, Range)) -> bool {
+    fn each_string(
+        &mut self,
+        tree: &Tree,
+        node: Node,
+        mut each: impl FnMut(&mut Self, Symbol, Range),
+    ) -> bool {
         match self.kind(node) {
             Kind::String => {
                 let symbol = self.symbol(node);
@@ -473,7 +495,13 @@ impl<'s> Walker<'s> {
                             self.expr(argument.value);
                         }
                         if global {
-                            self.flow.doubt(Code::DynamicName, Effect::DELETES, NameScope::All, Some("rm"), at);
+                            self.flow.doubt(
+                                Code::DynamicName,
+                                Effect::DELETES,
+                                NameScope::All,
+                                Some("rm"),
+                                at,
+                            );
                         }
                     }
                 }
@@ -530,7 +558,8 @@ impl<'s> Walker<'s> {
             let value = self.expr(argument.value);
             if argument.value == envir && *self.flow.kind(value) != ValueKind::Namespace {
                 elsewhere = true;
-                let environment = !matches!(self.kind(envir), Kind::Call) || *self.flow.kind(value) == ValueKind::Reference;
+                let environment =
+                    !matches!(self.kind(envir), Kind::Call) || *self.flow.kind(value) == ValueKind::Reference;
                 if environment {
                     self.change_environment(value, at);
                 }
@@ -584,7 +613,8 @@ impl<'s> Walker<'s> {
         match name {
             "library" | "require" | "requireNamespace" | "loadNamespace" | "attachNamespace" | "p_load" => {
                 let character = written.iter().any(|argument| {
-                    argument.name == Some("character.only") && !matches!(self.kind(argument.value), Kind::False)
+                    argument.name == Some("character.only")
+                        && !matches!(self.kind(argument.value), Kind::False)
                 });
                 let package = self.argument(written, "package", 0);
                 if character || !matches!(self.kind(package), Kind::Identifier | Kind::String) {
@@ -664,7 +694,13 @@ impl<'s> Walker<'s> {
                             });
                             if !exact {
                                 self.expr(argument.value);
-                                self.flow.doubt(Code::DynamicName, Effect::WRITES, NameScope::All, Some(name), at);
+                                self.flow.doubt(
+                                    Code::DynamicName,
+                                    Effect::WRITES,
+                                    NameScope::All,
+                                    Some(name),
+                                    at,
+                                );
                             }
                         }
                         _ => {}
@@ -722,14 +758,28 @@ impl<'s> Walker<'s> {
             return FRESH;
         }
         // Methods see the object: R6 by `self`, reference classes by the bare names of fields.
-        let mut provided: Vec<Symbol> =
-            ["self", "private", "super", ".self", "callSuper", "initFields", "methods", "copy", "field", "show", "active"]
-                .iter()
-                .map(|name| self.flow.symbols.intern(name))
-                .collect();
+        let mut provided: Vec<Symbol> = [
+            "self",
+            "private",
+            "super",
+            ".self",
+            "callSuper",
+            "initFields",
+            "methods",
+            "copy",
+            "field",
+            "show",
+            "active",
+        ]
+        .iter()
+        .map(|name| self.flow.symbols.intern(name))
+        .collect();
         if name == "setRefClass" {
             for argument in written {
-                if argument.value != NONE && matches!(argument.name, Some("fields" | "methods")) && self.kind(argument.value) == Kind::Call {
+                if argument.value != NONE
+                    && matches!(argument.name, Some("fields" | "methods"))
+                    && self.kind(argument.value) == Kind::Call
+                {
                     for field in self.written(tree, argument.value) {
                         if let Some(name) = field.name {
                             provided.push(self.flow.intern(name));
@@ -769,7 +819,9 @@ impl<'s> Walker<'s> {
                     for name in self.written(tree, argument.value) {
                         let bound = match name.name {
                             Some(alias) => Some(self.flow.intern(alias)),
-                            None if self.kind(name.value) == Kind::Identifier => Some(self.symbol(name.value)),
+                            None if self.kind(name.value) == Kind::Identifier => {
+                                Some(self.symbol(name.value))
+                            }
                             None => None,
                         };
                         match bound {
@@ -777,7 +829,9 @@ impl<'s> Walker<'s> {
                                 let var = self.flow.global(symbol);
                                 self.flow.write(var, IMMUTABLE, WriteKind::Import, at);
                             }
-                            None => self.flow.doubt(Code::StarImport, Effect::WRITES, NameScope::All, None, at),
+                            None => {
+                                self.flow.doubt(Code::StarImport, Effect::WRITES, NameScope::All, None, at)
+                            }
                         }
                     }
                 }
@@ -841,4 +895,3 @@ impl<'s> Walker<'s> {
         }
     }
 }
-

@@ -61,7 +61,9 @@ impl Resolver<'_> {
                 None => vec![argument.clone()],
                 Some(of) => around
                     .iter()
-                    .filter(|outer| outer.position == Some(of) || (outer.position.is_none() && outer.keyword.is_none()))
+                    .filter(|outer| {
+                        outer.position == Some(of) || (outer.position.is_none() && outer.keyword.is_none())
+                    })
                     .map(|outer| Argument {
                         position: argument.position,
                         keyword: argument.keyword.clone(),
@@ -120,7 +122,10 @@ impl Resolver<'_> {
                         }
                     } else {
                         self.apply(&function, &arguments, 0, depth, false);
-                        if function.stateful && self.language == Language::Python && function.writes.is_empty() {
+                        if function.stateful
+                            && self.language == Language::Python
+                            && function.writes.is_empty()
+                        {
                             // A closure at the session's level has nothing around it but the session.
                         }
                     }

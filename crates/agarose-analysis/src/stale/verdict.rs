@@ -34,7 +34,12 @@ pub(super) fn judge(project: &Project, policy: Policy) -> Vec<Judgement> {
         let judgement = match (project.worlds.get(&key), suffixes.get(&key)) {
             (Some(world), Some(suffixes)) => {
                 let place = places[index as usize];
-                Judge { project, policy, world, suffixes, places: &places }.direct(index, run, place, latest[index as usize])
+                Judge { project, policy, world, suffixes, places: &places }.direct(
+                    index,
+                    run,
+                    place,
+                    latest[index as usize],
+                )
             }
             _ => Judgement { verdict: Verdict::Fresh, cause: None },
         };
@@ -67,7 +72,11 @@ impl Suffixes {
             list
         };
         Self {
-            names: world.names.iter().map(|name| least(&mut name.changes.iter().map(|change| change.run))).collect(),
+            names: world
+                .names
+                .iter()
+                .map(|name| least(&mut name.changes.iter().map(|change| change.run)))
+                .collect(),
             barriers: least(&mut world.barriers.iter().copied()),
             changers: least(&mut world.changers.iter().copied()),
         }
@@ -85,7 +94,8 @@ struct Judge<'p> {
 impl Judge<'_> {
     /// The verdict without that of producers.
     fn direct(&self, index: u32, run: &Seen, place: u32, latest: bool) -> Judgement {
-        let itself = |verdict| Judgement { verdict, cause: Some(Cause { through: Through::Itself, by_run: None }) };
+        let itself =
+            |verdict| Judgement { verdict, cause: Some(Cause { through: Through::Itself, by_run: None }) };
         if self.project.newest.get(&run.language).is_some_and(|newest| run.generation < *newest) {
             return itself(Verdict::Detached);
         }
@@ -146,7 +156,8 @@ impl Judge<'_> {
             }
             return (Verdict::Uncertain, Some(later[first].run));
         }
-        let lowest = self.suffixes.names.get(read.name as usize).and_then(|list| list.get(read.seen as usize));
+        let lowest =
+            self.suffixes.names.get(read.name as usize).and_then(|list| list.get(read.seen as usize));
         if lowest.is_none_or(|lowest| *lowest >= place) {
             return (Verdict::Superseded, Some(later[first].run));
         }
@@ -195,16 +206,27 @@ impl Judge<'_> {
     }
 
     /// Runs that may have changed anything, after this one.
-    fn barriers(&self, index: u32, run: &Seen, place: u32, raise: &mut impl FnMut(Verdict, Through, Option<u32>)) {
+    fn barriers(
+        &self,
+        index: u32,
+        run: &Seen,
+        place: u32,
+        raise: &mut impl FnMut(Verdict, Through, Option<u32>),
+    ) {
         let barriers = &self.world.barriers;
         let from = barriers.partition_point(|barrier| *barrier <= index);
         if from >= barriers.len() {
             return;
         }
-        if self.policy == Policy::DocumentOrder && self.suffixes.barriers.get(from).is_none_or(|low| *low >= place) {
+        if self.policy == Policy::DocumentOrder
+            && self.suffixes.barriers.get(from).is_none_or(|low| *low >= place)
+        {
             return;
         }
-        let Some(by) = barriers[from..].iter().rev().copied().find(|barrier| self.counts(*barrier, place)) else { return };
+        let Some(by) = barriers[from..].iter().rev().copied().find(|barrier| self.counts(*barrier, place))
+        else {
+            return;
+        };
         let code = self.project.runs[by as usize].barrier.unwrap_or(Code::ExecEval);
         // A name that was certainly bound again since is known again.
         let known = |number: u32| {
@@ -227,7 +249,9 @@ impl Judge<'_> {
         if from >= changers.len() {
             return;
         }
-        if self.policy == Policy::DocumentOrder && self.suffixes.changers.get(from).is_none_or(|low| *low >= place) {
+        if self.policy == Policy::DocumentOrder
+            && self.suffixes.changers.get(from).is_none_or(|low| *low >= place)
+        {
             return;
         }
         if let Some(by) = changers[from..].iter().copied().find(|run| self.counts(*run, place)) {
@@ -294,7 +318,11 @@ fn spread(project: &Project, policy: Policy, places: &[u32], judgements: &mut [J
                 }
                 _ => judgement.verdict == Verdict::Uncertain,
             };
-            if starts || (wave == Verdict::Stale && policy == Policy::DocumentOrder && is_removed(project, &runs[index])) {
+            if starts
+                || (wave == Verdict::Stale
+                    && policy == Policy::DocumentOrder
+                    && is_removed(project, &runs[index]))
+            {
                 open.push(index as u32);
             }
         }
@@ -326,7 +354,13 @@ fn is_removed(project: &Project, run: &Seen) -> bool {
 }
 
 /// The run whose result an input is now.
-fn producer(changes: &[super::world::Change], seen: u32, reader: u32, places: &[u32], policy: Policy) -> Option<u32> {
+fn producer(
+    changes: &[super::world::Change],
+    seen: u32,
+    reader: u32,
+    places: &[u32],
+    policy: Policy,
+) -> Option<u32> {
     let at_read = seen.checked_sub(1).and_then(|at| changes.get(at as usize)).map(|change| change.run);
     match policy {
         Policy::CurrentState => {

@@ -110,11 +110,10 @@ impl Project {
             let inputs: BTreeSet<u32> = facts.reads.keys().filter_map(|name| world.find(name)).collect();
             for at in &again {
                 if *at < here && order[*at].1.writes.iter().any(|name| inputs.contains(name)) {
-                    let reads_ours = order[*at]
-                        .1
-                        .reads
-                        .iter()
-                        .any(|read| facts.writes.contains_key(text(read.name)) && !order[*at].1.writes.contains(&read.name));
+                    let reads_ours = order[*at].1.reads.iter().any(|read| {
+                        facts.writes.contains_key(text(read.name))
+                            && !order[*at].1.writes.contains(&read.name)
+                    });
                     if reads_ours {
                         cycle.insert(*at);
                     }

@@ -287,7 +287,12 @@ impl World {
             let must = write.certainty == Certainty::Must && complete;
             // To bind again what was changed in place (`df["c"] = 1` in R, `x += 1`) needs what was there.
             let kills = facts.kills.contains(text);
-            effects.change(number, index, write.certainty, must && kills || must && !facts.reads.contains_key(text));
+            effects.change(
+                number,
+                index,
+                write.certainty,
+                must && kills || must && !facts.reads.contains_key(text),
+            );
             if must && !kills {
                 effects.replaces(number);
             }
@@ -332,8 +337,11 @@ impl World {
                 if source.shape == Shape::Immutable && alias.strength == Strength::Same {
                     continue;
                 }
-                let objects: Vec<(u32, Strength)> =
-                    source.objects.iter().map(|(object, inner)| (*object, then(alias.strength, *inner))).collect();
+                let objects: Vec<(u32, Strength)> = source
+                    .objects
+                    .iter()
+                    .map(|(object, inner)| (*object, then(alias.strength, *inner)))
+                    .collect();
                 for entry in objects {
                     add_object(&mut value.objects, entry);
                 }
@@ -343,7 +351,10 @@ impl World {
         // Names whose values got something put into them, without being bound.
         for alias in facts.aliases.iter().filter(|alias| alias.before) {
             let binds = facts.writes.get(&alias.name).is_some_and(|write| {
-                write.kinds.iter().any(|kind| matches!(kind, WriteKind::Bind | WriteKind::Import | WriteKind::Define))
+                write
+                    .kinds
+                    .iter()
+                    .any(|kind| matches!(kind, WriteKind::Bind | WriteKind::Import | WriteKind::Define))
             });
             if binds || facts.language == Language::R {
                 continue;
@@ -422,11 +433,16 @@ impl World {
     }
 
     /// The value of a name is changed in place; so are the values that share it.
-    pub(super) fn mutated(&mut self, number: u32, certainty: Certainty, deep: bool, index: u32, effects: &mut Effects) {
+    pub(super) fn mutated(
+        &mut self,
+        number: u32,
+        certainty: Certainty,
+        deep: bool,
+        index: u32,
+        effects: &mut Effects,
+    ) {
         let bound = &self.names[number as usize].bound;
-        if certainty == Certainty::Possible
-            && matches!(bound.shape, Shape::Immutable | Shape::Module(_))
-        {
+        if certainty == Certainty::Possible && matches!(bound.shape, Shape::Immutable | Shape::Module(_)) {
             return;
         }
         effects.change(number, index, certainty, false);
@@ -448,11 +464,16 @@ impl World {
                 if holder == number {
                     continue;
                 }
-                let shared = self.names[holder as usize].bound.objects.iter().find(|(known, _)| *known == object);
+                let shared =
+                    self.names[holder as usize].bound.objects.iter().find(|(known, _)| *known == object);
                 let Some((_, strength)) = shared else { continue };
                 match strength {
-                    Strength::Same | Strength::Holds => effects.change(holder, index, certainty.min(Certainty::May), false),
-                    Strength::Part if deep => effects.change(holder, index, certainty.min(Certainty::May), false),
+                    Strength::Same | Strength::Holds => {
+                        effects.change(holder, index, certainty.min(Certainty::May), false)
+                    }
+                    Strength::Part if deep => {
+                        effects.change(holder, index, certainty.min(Certainty::May), false)
+                    }
                     Strength::Part => {}
                     Strength::Possible => effects.change(holder, index, Certainty::Possible, false),
                 }
@@ -583,7 +604,8 @@ fn add_object(objects: &mut Vec<(u32, Strength)>, entry: (u32, Strength)) {
 
 impl Effects {
     pub(super) fn change(&mut self, number: u32, run: u32, certainty: Certainty, replaces: bool) {
-        let change = self.writes.entry(number).or_insert(Change { run, replaces: false, certainty, delta: 0 });
+        let change =
+            self.writes.entry(number).or_insert(Change { run, replaces: false, certainty, delta: 0 });
         change.certainty = change.certainty.max(certainty);
         change.replaces |= replaces;
     }

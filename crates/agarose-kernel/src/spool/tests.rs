@@ -218,3 +218,24 @@ fn many_tiny_runs_are_bounded_and_counted() {
     let last = stream.read(39_990, 10);
     assert_eq!((last.dropped, last.next, last.bytes.len()), (0, 40_000, 10));
 }
+
+#[test]
+fn what_the_disk_does_not_take_is_dropped_and_counted_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let mut stream = Stream::create(&path, bounds(10, 10, 100)).unwrap();
+    stream.begin(id(1), 1);
+    stream.append(Channel::Stdout, b"before");
+    // A descriptor that refuses to write, as a full disk does.
+    let writable = std::mem::replace(&mut stream.file, File::open(&path).unwrap());
+    stream.append(Channel::Stdout, b"lost");
+    stream.append_display(b"lost too");
+    assert!(stream.finish(&result(1, &"x".repeat(10_000))).is_err());
+    stream.file = writable;
+    stream.append(Channel::Stderr, b"after");
+    let output = stream.output();
+    assert_eq!((output.stdout, output.stderr.retained), (StreamCount { seen: 10, retained: 6 }, 5));
+    assert_eq!((output.display, output.stream_end), (StreamCount { seen: 8, retained: 0 }, 23));
+    let piece = stream.read(6, 100);
+    assert_eq!((piece.dropped, piece.bytes.as_slice(), piece.next), (12, &b"after"[..], 23));
+}

@@ -205,4 +205,40 @@ proptest! {
         let json = serde_json::to_vec(&written).unwrap();
         prop_assert_eq!(decode::<FromWorker>(&json).unwrap(), written);
     }
+
+    #[test]
+    fn output_and_its_counters_read_back_whatever_they_are(
+        id in proptest::option::of(any::<u128>()),
+        numbers: [u64; 5],
+        runs in proptest::collection::vec((0_usize..3, any::<u64>(), any::<u64>()), 0..10),
+        held: bool,
+    ) {
+        let [from, next, end, dropped, _] = numbers;
+        let channels = [Channel::Stdout, Channel::Stderr, Channel::Display];
+        let runs = runs.into_iter().map(|(channel, start, len)| Run { channel: channels[channel], start, len });
+        let chunk = FromSupervisor::Chunk {
+            id: id.map(|id| ExecutionId(TicketId(id))),
+            from,
+            next,
+            end,
+            gap: Some(Gap { dropped }),
+            runs: runs.collect(),
+            held,
+        };
+        let json = serde_json::to_vec(&chunk).unwrap();
+        prop_assert_eq!(decode::<FromSupervisor>(&json).unwrap(), chunk);
+    }
+
+    #[test]
+    fn a_request_reads_back_whatever_its_texts_are(secret in ".{0,40}", name in ".{0,40}", generation: u64, ordinal: u64) {
+        let generation = Generation(generation);
+        let requests = [
+            ToSupervisor::Attach { protocol: 1, generation, secret, daemon: Daemon { pid: 1 } },
+            ToSupervisor::Execute { generation, id: id(), name, ordinal },
+        ];
+        for request in requests {
+            let json = serde_json::to_vec(&request).unwrap();
+            prop_assert_eq!(decode::<ToSupervisor>(&json).unwrap(), request);
+        }
+    }
 }

@@ -182,6 +182,8 @@ impl Worker {
             .env("AGAROSE_WIRE_OUT", "9")
             .env("HOME", workspace.path())
             .env_remove("MPLBACKEND")
+            // Not beside the sources, whose folder the build watches.
+            .env("PYTHONPYCACHEPREFIX", concat!(env!("CARGO_TARGET_TMPDIR"), "/pycache"))
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::null())

@@ -20,6 +20,8 @@ tests! {
     a_worker_that_closes_its_wire_is_ended,
     a_limit_of_memory_is_met_as_itself,
     a_limit_of_processor_time_is_met_as_itself,
+    a_fork_bomb_is_held_by_its_limit_and_stopped,
+    an_idle_supervisor_is_never_woken,
     after_the_end_no_cell_is_taken_and_the_same_is_said_again,
     fifty_kernels_leave_no_process_descriptor_or_file,
 }
@@ -112,6 +114,54 @@ fn a_limit_of_processor_time_is_met_as_itself() {
     let kernel = Kernel::with(crate::lab::real(), |spec| spec.limits.cpu_seconds = Some(1));
     let gone = die(&mut kernel.attach_ready(), "while True: pass");
     assert_eq!(gone.exit.to_string(), "killed by SIGXCPU");
+}
+
+fn a_fork_bomb_is_held_by_its_limit_and_stopped() {
+    let kernel = Kernel::with(crate::lab::real(), |spec| spec.limits.processes = Some(60));
+    let mut daemon = kernel.attach_ready();
+    let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if root && daemon.attached.confinement[0].contains("RLIMIT") {
+        println!("skipped: no control group can be written to, and no resource limit binds root");
+        return;
+    }
+    let source = "import os, time\nos.setsid() if os.fork() == 0 else None\nwhile True:\n    \
+                  try: os.fork()\n    except OSError: time.sleep(0.001)";
+    daemon.execute(id(1), source);
+    daemon.started(id(1));
+    let mark = mark(&kernel);
+    wait_for("the bomb grows", || agarose_process::tagged(&mark).len() > 40);
+    assert!(agarose_process::tagged(&mark).len() <= 60);
+    daemon.stop(Some(id(1)), 100);
+    let end = daemon.wait(|message, _| match message {
+        FromSupervisor::Stopped { outcome, .. } => Some(outcome.end.clone()),
+        _ => None,
+    });
+    assert!(matches!(end, StopEnd::Killed | StopEnd::ExitedOnTerm), "{end:?}");
+    assert!(agarose_process::tagged(&mark).is_empty());
+}
+
+fn mark(kernel: &Kernel) -> String {
+    agarose_kernel::spec::read_processes(&kernel.dir).unwrap().unwrap().mark()
+}
+
+fn an_idle_supervisor_is_never_woken() {
+    let kernel = Kernel::real();
+    let mut daemon = kernel.attach_ready();
+    daemon.run(id(1), "1");
+    daemon.release(id(1));
+    let switches = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", kernel.supervisor.pid)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    // An answer shows that it has done all that it was asked to do, and is about to wait.
+    daemon.read(None, 0, 1);
+    wait_for("it waits", || {
+        agarose_process::process_state(kernel.supervisor.pid).is_some_and(|state| state.state == 'S')
+    });
+    let before = switches();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert_eq!(switches(), before);
 }
 
 fn after_the_end_no_cell_is_taken_and_the_same_is_said_again() {

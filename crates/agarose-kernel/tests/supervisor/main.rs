@@ -11,22 +11,11 @@ mod output;
 mod reattachment;
 mod start;
 
-use std::{
-    collections::BTreeSet,
-    env, panic,
-    path::Path,
-    process::ExitCode,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::{env, path::Path, process::ExitCode};
+
+use libtest_mimic::{Arguments, Trial};
 
 type Test = (&'static str, fn());
-
-/// Three at a time: most of them wait most of the time.
-const AT_ONCE: usize = 3;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().collect();
@@ -52,39 +41,16 @@ fn main() -> ExitCode {
         print!("{}", attached.map_or_else(|error| error.to_string(), |_| "attached".to_owned()));
         return ExitCode::SUCCESS;
     }
-    let filters: Vec<&String> = arguments.iter().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let tests: Vec<Test> =
+    let tests =
         [start::TESTS, execution::TESTS, output::TESTS, interruption::TESTS, reattachment::TESTS, end::TESTS]
             .concat();
-    let chosen: Vec<Test> = tests
-        .into_iter()
-        .filter(|(name, _)| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str())))
-        .collect();
-    run(&chosen)
-}
-
-fn run(tests: &[Test]) -> ExitCode {
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(BTreeSet::new());
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some((name, test)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let passed = panic::catch_unwind(test).is_ok();
-                    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-                    if !passed {
-                        failed.lock().unwrap().insert(*name);
-                    }
-                }
-            });
-        }
+    let trials = tests.into_iter().map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
     });
-    let failed = failed.into_inner().unwrap();
-    println!("\n{} passed; {} failed", tests.len() - failed.len(), failed.len());
-    for name in &failed {
-        println!("    {name}");
-    }
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
 /// The tests of a module by their names.

@@ -75,6 +75,7 @@ class Cells:
         self.directory = directory
         self.options = {}
         self.workspace = None
+        self.use_ipython = False
         self.running = None
         self.warnings = []
         self.future_flags = 0
@@ -122,6 +123,10 @@ class Cells:
         if kind != "hello" or head.get("protocol") != wire_module.PROTOCOL:
             self.wire.die("expected a hello with protocol %d" % wire_module.PROTOCOL)
         self.options = head.get("options") or {}
+        wanted = self.options.get("ipython", "off")
+        self.use_ipython = wanted != "off" and need("ipython").is_installed()
+        if wanted == "on" and not self.use_ipython:
+            self.wire.die("this interpreter has no IPython: %s" % sys.executable)
         self.workspace = head.get("workspace") or os.getcwd()
         os.chdir(self.workspace)
         self.files.set_workspace(self.workspace)
@@ -349,10 +354,13 @@ class Cells:
             tree = compile(text, name, "exec", PyCF_ONLY_AST | flags, True)
         except SyntaxError as error:
             refused = need("refuse").magic(text, name, error)
-            if refused is None:
+            if refused is None or not self.use_ipython:
                 self.remember(name, text)
-                raise
-            raise refused from None
+                if refused is None:
+                    raise
+                raise refused from None
+            text = need("ipython").rewrite(text, self)
+            tree = compile(text, name, "exec", PyCF_ONLY_AST | flags, True)
         self.remember(name, text)
         body = tree.body
         first = last = None

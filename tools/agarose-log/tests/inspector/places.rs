@@ -205,12 +205,42 @@ fn damage_is_named_and_what_is_whole_is_listed_and_salvaged() {
     assert_eq!(salvaged.code, 0, "{}", salvaged.out);
 }
 
-/// `SAMPLE=DIR cargo test -p agarose-log --test inspector -- --ignored pages` writes pages to look at.
+/// The most memory, in KiB, that the program has needed for any command so far.
+fn peak() -> i64 {
+    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN).unwrap().max_rss()
+}
+
 #[test]
-#[ignore = "writes pages for people to look at"]
-fn pages_to_look_at() {
+fn a_hundred_thousand_events_are_listed_in_the_memory_of_twenty_thousand() {
+    let mut before = None;
+    for events in [20_000, 100_000] {
+        let mut lab = Lab::new();
+        lab.fill(events, 5);
+        lab.kill_daemon();
+        for words in [&["ls"][..], &["ls", "events"], &["ls", "sessions"], &["audit"], &["stats"]] {
+            let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_agarose-log"));
+            let output = program.arg("--data-dir").arg(lab.path()).args(words).output().unwrap();
+            assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+            if words == ["ls", "events"] {
+                let listed = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+                assert!(listed as u64 >= events);
+            }
+        }
+        // The events that the larger log has more would take 50 MB in memory.
+        let grown = peak() - before.unwrap_or_else(peak);
+        assert!(grown < 24 * 1024, "{grown} KiB more for five times the events");
+        before = Some(peak());
+    }
+}
+
+/// `SAMPLE=DIR cargo test -p agarose-log --test inspector -- --ignored look` writes logs and their pages.
+#[test]
+#[ignore = "writes logs and pages for people to look at"]
+fn logs_and_pages_to_look_at() {
     let into = PathBuf::from(std::env::var_os("SAMPLE").unwrap());
-    for (name, events, sessions) in [("small", 10, 1), ("middle", 400, 3), ("large", 100_000, 12)] {
+    for (name, events, sessions) in
+        [("small", 10, 1), ("middle", 400, 3), ("large", 100_000, 12), ("larger", 500_000, 12)]
+    {
         let mut lab = Lab::new();
         lab.fill(events, sessions);
         lab.after(20_000).restart(&["the daemon before did not stop in order"]);
@@ -218,5 +248,7 @@ fn pages_to_look_at() {
         lab.fill(events / 10, sessions);
         let page = into.join(format!("{name}.html"));
         assert_eq!(inspect(lab.path(), &["timeline", "--html", page.to_str().unwrap()]).code, 0);
+        lab.kill_daemon();
+        copy(lab.path(), &into.join(name));
     }
 }
