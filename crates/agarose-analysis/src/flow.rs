@@ -221,10 +221,6 @@ impl<'s> Flow<'s> {
         self.frames.len() > 1
     }
 
-    pub(crate) fn frame_id(&self) -> u32 {
-        self.frame_ref().id
-    }
-
     pub(crate) fn exhausted(&self) -> bool {
         self.exhausted
     }

@@ -285,10 +285,8 @@ impl<'s> Walker<'s> {
                     scope.names.insert(symbol, Binding::Nonlocal);
                 }
                 Mention::Bound => {
-                    if !scope.names.contains_key(&symbol) {
-                        let var = self.flow.local(symbol);
-                        scope.names.insert(symbol, Binding::Local(var));
-                    }
+                    let flow = &mut self.flow;
+                    scope.names.entry(symbol).or_insert_with(|| Binding::Local(flow.local(symbol)));
                 }
             }
         }

@@ -117,11 +117,6 @@ impl<V: Vocabulary> Flat<V> {
         if node + 1 < self.after(node) { node + 1 } else { NONE }
     }
 
-    pub(crate) fn sibling(&self, node: Node, parent: Node) -> Node {
-        let next = self.after(node);
-        if next < self.after(parent) { next } else { NONE }
-    }
-
     pub(crate) fn children(&self, parent: Node) -> Children<'_, V> {
         let (at, end) = if parent == NONE { (NONE, NONE) } else { (parent + 1, self.after(parent)) };
         Children { flat: self, at, end }

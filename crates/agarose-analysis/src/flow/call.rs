@@ -183,16 +183,6 @@ impl<'s> Flow<'s> {
         self.new_of_kind(Kind::Functions(vec![id]))
     }
 
-    /// Whether a call of the function may change something of the outside.
-    pub(crate) fn changes_something(&self, id: u32) -> bool {
-        let summary = &self.summaries[id as usize];
-        summary.traces.iter().any(|trace| {
-            trace.write.is_some()
-                || trace.delete.is_some()
-                || trace.mutated.is_some_and(|c| c > Certainty::Possible)
-        })
-    }
-
     pub(crate) fn class_value(&mut self, name: Var, methods: Vec<(Symbol, u32)>, open: bool) -> Value {
         let id = self.classes.len() as u32;
         self.classes.push(Class { methods, name, open });
@@ -213,11 +203,6 @@ impl<'s> Flow<'s> {
             }
             _ => (Vec::new(), true),
         }
-    }
-
-    /// Whether calls of this value (or of its method) are all known.
-    pub(crate) fn is_known(&self, value: Value, method: Option<Symbol>) -> bool {
-        !self.targets(value, method).1
     }
 
     /// Calls `value`, or `value.method` when a method is given.
@@ -284,7 +269,7 @@ impl<'s> Flow<'s> {
         if method.is_some() || matches!(self.kind(value), Kind::Functions(_)) {
             given.push(value);
         }
-        let mut unknown = if copies { FRESH } else { self.from_unknown(&given) };
+        let mut unknown = if copies { FRESH } else { self.made_by_unknown(&given) };
         if method.is_none()
             && let Some(callee) = self.root(value)
         {

@@ -266,11 +266,6 @@ impl Flow<'_> {
         self.frame().dead = fork.dead;
     }
 
-    /// Whether no normal path reaches this point.
-    pub(crate) fn is_dead(&self) -> bool {
-        self.frame_ref().dead
-    }
-
     /// Goes on although no path reaches this point: what follows is only possible.
     pub(crate) fn revive(&mut self) {
         self.frame().dead = false;

@@ -278,7 +278,7 @@ impl Flow<'_> {
             }
             let name = self.name_of(trace.var);
             let cap = |certainty: Certainty| if several { certainty.min(Certainty::May) } else { certainty };
-            let mut add = |map: &mut BTreeMap<String, Certainty>, certainty: Option<Certainty>| {
+            let add = |map: &mut BTreeMap<String, Certainty>, certainty: Option<Certainty>| {
                 if let Some(certainty) = certainty {
                     let known = map.entry(name.to_owned()).or_insert(Certainty::Possible);
                     *known = (*known).max(if depth > 0 { Certainty::Possible } else { cap(certainty) });

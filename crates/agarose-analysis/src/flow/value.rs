@@ -249,7 +249,7 @@ impl Flow<'_> {
     }
 
     /// The result of code that is not known and was given these.
-    pub(crate) fn from_unknown(&mut self, values: &[Value]) -> Value {
+    pub(crate) fn made_by_unknown(&mut self, values: &[Value]) -> Value {
         self.gather(values, Rel::Possible, false)
     }
 

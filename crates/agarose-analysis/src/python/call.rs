@@ -288,7 +288,7 @@ impl<'s> Walker<'s> {
         }
         self.flow.hand_over(arguments, at);
         let given: Vec<Value> = arguments.iter().map(|arg| arg.value).collect();
-        self.flow.from_unknown(&given)
+        self.flow.made_by_unknown(&given)
     }
 
     #[expect(clippy::too_many_arguments, reason = "a call has that many parts")]
@@ -371,7 +371,7 @@ impl<'s> Walker<'s> {
             Outcome::View => {
                 let mut shared = given;
                 shared.push(receiver);
-                if inplace { FRESH } else { self.flow.from_unknown(&shared) }
+                if inplace { FRESH } else { self.flow.made_by_unknown(&shared) }
             }
             Outcome::Holds => {
                 let mut parts = Vec::with_capacity(given.len());
@@ -401,7 +401,7 @@ impl<'s> Walker<'s> {
             Outcome::Reference | Outcome::Unknown => {
                 let mut shared = given;
                 shared.push(receiver);
-                self.flow.from_unknown(&shared)
+                self.flow.made_by_unknown(&shared)
             }
         }
     }

@@ -754,7 +754,7 @@ impl<'s> Walker<'s> {
             self.load_symbol(symbol, at, Via::Immediate);
             let value = self.expr(tree.first(right));
             self.expr(written);
-            let object = self.flow.from_unknown(&[value]);
+            let object = self.flow.made_by_unknown(&[value]);
             self.flow.mutate(object, Certainty::Possible, true, at);
             self.touch_names(tree, written, at);
             return;

@@ -122,12 +122,6 @@ impl Resolver<'_> {
                         }
                     } else {
                         self.apply(&function, &arguments, 0, depth, false);
-                        if function.stateful
-                            && self.language == Language::Python
-                            && function.writes.is_empty()
-                        {
-                            // A closure at the session's level has nothing around it but the session.
-                        }
                     }
                 }
             }

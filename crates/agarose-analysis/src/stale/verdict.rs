@@ -152,7 +152,7 @@ impl Judge<'_> {
             }
             // The run's own change is not a reason against it: only what came on top.
             if first > 0 || name.sure != read.sure {
-                return self.replay(index, read, place, later, name);
+                return self.replay(index, read, place, later);
             }
             return (Verdict::Uncertain, Some(later[first].run));
         }
@@ -161,7 +161,7 @@ impl Judge<'_> {
         if lowest.is_none_or(|lowest| *lowest >= place) {
             return (Verdict::Superseded, Some(later[first].run));
         }
-        self.replay(index, read, place, later, name)
+        self.replay(index, read, place, later)
     }
 
     /// Folds the later changes that count onto the states that were read, and compares.
@@ -171,9 +171,7 @@ impl Judge<'_> {
         read: &ReadAt,
         place: u32,
         later: &[super::world::Change],
-        name: &Name,
     ) -> (Verdict, Option<u32>) {
-        let _ = name;
         // Only what follows the last replacement that counts can matter, and the first one to blame.
         let from = later
             .iter()

@@ -146,12 +146,12 @@ impl World {
             }
         }
         let evidence = run.evidence.as_ref().filter(|evidence| evidence.complete && !rejected);
-        if let Some(evidence) = evidence {
-            if barrier.take().is_some() {
-                for name in evidence.changed.iter().chain(&evidence.removed) {
-                    let number = self.number(name);
-                    effects.change(number, index, Certainty::May, true);
-                }
+        if let Some(evidence) = evidence
+            && barrier.take().is_some()
+        {
+            for name in evidence.changed.iter().chain(&evidence.removed) {
+                let number = self.number(name);
+                effects.change(number, index, Certainty::May, true);
             }
         }
         let random = self.channel_reads(facts, &mut effects, rejected);
@@ -291,7 +291,7 @@ impl World {
                 number,
                 index,
                 write.certainty,
-                must && kills || must && !facts.reads.contains_key(text),
+                must && (kills || !facts.reads.contains_key(text)),
             );
             if must && !kills {
                 effects.replaces(number);
