@@ -16,9 +16,7 @@ import sys
 import types
 import unicodedata
 
-
-# Names that the compiler itself makes.
-IMPLICIT = {"__doc__", "__annotations__"}
+from trace import IMPLICIT
 
 
 def walk(code, deferred, out):
@@ -57,7 +55,7 @@ def check(source, facts):
     every |= {name for function in facts.get("functions", {}).values() for name in function.get("deletes", {})}
     bound = known["stores"] | known["deferred_stores"] | known["dels"]
     missing = [f"R {name}" for name in known["loads"] - bound - reads - IMPLICIT]
-    missing += [f"W {name}" for name in known["stores"] - writes - deletes if name not in ("__doc__", "__annotations__")]
+    missing += [f"W {name}" for name in known["stores"] - writes - deletes if name not in IMPLICIT]
     missing += [f"D {name}" for name in known["dels"] - deletes - writes]
     # No more than said: what no code object mentions is a false fact (names in strings apart).
     mentioned = known["loads"] | known["class_loads"]
@@ -108,7 +106,8 @@ def main():
             f" {false_writes}, uncertain about everything {flagged} ({100 * flagged / max(checked, 1):.1f} %),"
             f" {unflagged} cells that do not compile are not flagged"
         )
-        failed |= incomplete > 0
+        # A library's own modules star-import and execute code for a living; the bar is for cells.
+        failed |= incomplete > 0 or ("cells" in path and flagged > checked / 50)
     sys.exit(failed)
 
 

@@ -3,17 +3,26 @@
 A name that codetools finds bound is written or deleted; a free variable is a read. codetools does not know
 the order of things, so a name that is also bound in the cell is no lower bound on reads. False writes are
 names that codetools does not find bound and that no call names in a string; false reads are sure reads of
-names that codetools does not find free.
+names that codetools does not find free. What codetools counts and we do not, with the reason of each, is in
+explained_r.txt; any other miss fails.
 """
 
 import collections
 import json
+import pathlib
 import re
 import subprocess
 import sys
 
 
+def explained():
+    path = pathlib.Path(__file__).with_name("explained_r.txt")
+    lines = [line.split(" ", 2) for line in path.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return {(cell, name) for cell, names, _ in lines for name in names.split(",")}
+
+
 def main():
+    known_differences = explained()
     binary, cells_path, oracle_path = sys.argv[1:4]
     with open(cells_path, encoding="utf-8") as lines:
         cells = [json.loads(line) for line in lines]
@@ -27,7 +36,7 @@ def main():
     def show(kind, cell, names):
         count[kind] += 1
         shown[kind] += 1
-        if shown[kind] <= 25:
+        if shown[kind] <= 40:
             print(f"  {kind} {cell['id']}: {sorted(names)[:6]}")
 
     for cell, known, answer in zip(cells, oracle, answers, strict=True):
@@ -56,8 +65,10 @@ def main():
             and not name.startswith(("..", ".GlobalEnv"))
             and name != "."
         }
-        if missing:
-            show("misses", cell, missing)
+        different = {fact for fact in missing if (cell["id"], fact.split(" ", 1)[1]) in known_differences}
+        count["explained"] += bool(different)
+        if missing - different:
+            show("misses", cell, missing - different)
         false_writes = {
             name
             for name, write in writes.items()
@@ -79,10 +90,10 @@ def main():
         if false_reads:
             show("false read", cell, false_reads)
     total = max(count["cells"], 1)
-    for kind in ("misses", "false write", "false read", "valid but flagged as an error", "uncertain"):
+    for kind in ("misses", "explained", "false write", "false read", "valid but flagged as an error", "uncertain"):
         print(f"{kind}: {count[kind]} of {total} cells ({100 * count[kind] / total:.2f} %)")
     print(f"not flagged: {count['invalid but not flagged']} of {count['invalid']} cells that R rejects")
-    sys.exit(count["misses"] > 0 or count["false write"] > total / 100 or count["false read"] > total / 20)
+    sys.exit(count["misses"] > 0 or count["false write"] > total / 100 or count["false read"] > total / 20 or count["uncertain"] > total / 20)
 
 
 main()

@@ -9,6 +9,7 @@ import sysconfig
 
 
 def python_cells(tree):
+    seen = set()
     for path in sorted(tree.rglob("*.ipynb")):
         try:
             notebook = json.loads(path.read_text("utf-8"))
@@ -17,10 +18,15 @@ def python_cells(tree):
             continue
         if language not in ("python", "python3"):
             continue
+        # A notebook is often packed twice; cells that several notebooks share stay in each.
+        sources = json.dumps([cell.get("source", "") for cell in notebook.get("cells", []) if isinstance(cell, dict)])
+        if sources in seen:
+            continue
+        seen.add(sources)
         for number, cell in enumerate(notebook.get("cells", [])):
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 source = cell.get("source", "")
-                yield f"{path.name}#{number}", source if isinstance(source, str) else "".join(source)
+                yield f"{path.relative_to(tree)}#{number}", source if isinstance(source, str) else "".join(source)
 
 
 def library():
@@ -61,7 +67,8 @@ def write(path, language, cells):
     seen = set()
     with open(path, "w", encoding="utf-8") as out:
         for name, source in cells:
-            digest = hashlib.sha256(source.encode()).digest()
+            # What stands alone is counted once.
+            digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest() if "#" not in name else name
             if not source.strip() or digest in seen or len(source) > 400_000:
                 continue
             seen.add(digest)

@@ -30,7 +30,7 @@ cd "$out/sdists"
 for package in $sdists; do
   name=${package%%==*}
   ls "$name"-*.tar.gz >/dev/null 2>&1 ||
-    pip download --quiet --no-deps --no-binary :all: --no-build-isolation "$package" >/dev/null 2>&1 ||
+    pip download --quiet --no-deps --no-binary "$name" "$package" >/dev/null 2>&1 ||
     echo "not to be had: $package" >&2
 done
 for archive in *.tar.gz; do

@@ -4,6 +4,9 @@ by settrace, 3.12 and later by sys.monitoring)."""
 import dis
 import sys
 
+# Names that the compiler itself makes.
+IMPLICIT = {"__doc__", "__annotations__"}
+
 _names = {}
 
 
@@ -18,6 +21,9 @@ def _event(frame, offset, events):
     code = frame.f_code
     op, name = _instructions(code).get(offset, (None, None))
     module = code.co_name == "<module>"
+    # A class body begins by reading the module's name.
+    if name in IMPLICIT or (name == "__name__" and op == "LOAD_NAME" and not module):
+        return
     if op in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
         if op == "LOAD_GLOBAL" or module or name not in frame.f_locals:
             events("R", name)

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import random
+import signal
 import subprocess
 import sys
 
@@ -112,14 +113,36 @@ o = K()
 """
 
 
+class Enough(BaseException):
+    """The program runs for ever. No handler of a generated program catches this."""
+
+
+def enough(*_):
+    raise Enough
+
+
 def observe(source, rng):
     namespace = {"__name__": "__main__", "a": rng.randrange(9), "b": rng.randrange(9), "c": rng.randrange(3),
                  "xs": [rng.randrange(9) for _ in range(rng.randrange(4))], "m": {"k": rng.randrange(9), "xs": [1]}}
     exec(SETUP, namespace)
     before = {key: deep(value) for key, value in namespace.items() if not key.startswith("__")}
     events = []
-    with contextlib.redirect_stdout(io.StringIO()):
-        error = trace.run(source, namespace, lambda kind, name: events.append((kind, name)) or len(events) > 20000 and 1 / 0)
+
+    def event(kind, name):
+        events.append((kind, name))
+        if len(events) > 20000:
+            raise Enough
+
+    # Again and again: a `finally` that leaves its loop takes an exception with it.
+    signal.signal(signal.SIGALRM, enough)
+    signal.setitimer(signal.ITIMER_REAL, 2, 0.1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            error = trace.run(source, namespace, event)
+    except Enough as raised:
+        error = raised
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     after = {key: deep(value) for key, value in namespace.items() if not key.startswith("__")}
     return before, after, events, error
 
@@ -130,7 +153,7 @@ def main():
     seed = arguments[2] if len(arguments) > 2 else "1"
     programs = []
     while len(programs) < count:
-        rng = random.Random(f"{seed}/{len(programs)}/{random.random() if False else ''}")
+        rng = random.Random(f"{seed}/{len(programs)}")
         generator = Gen(random.Random(f"{seed}:{len(programs)}"))
         for _ in range(50):
             source = generator.program()

@@ -4,11 +4,13 @@ mod call;
 mod expression;
 mod ipython;
 mod kinds;
+mod matches;
 mod name;
 mod scope;
 mod statement;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use tree_sitter::{Parser, Tree as Parsed};
@@ -51,8 +53,17 @@ fn parse_python(source: &str, old: Option<&Parsed>) -> Option<Parsed> {
 /// version, told of the edit.
 pub(crate) fn analyse(source: &str, old: Option<&Parsed>) -> (Facts, Option<Parsed>) {
     let cell = ipython::lex(source);
-    let text: &str = cell.text.as_deref().unwrap_or(source);
-    let parsed = if cell.text.is_none() { parse_python(text, old) } else { parse_python(text, None) };
+    let mut parsed = match &cell.text {
+        None => parse_python(source, old),
+        Some(text) => parse_python(text, None),
+    };
+    let mended =
+        parsed.as_ref().and_then(|parsed| matches::mend(cell.text.as_deref().unwrap_or(source), parsed));
+    if let Some(text) = &mended {
+        parsed = parse_python(text, None);
+    }
+    let rewritten = mended.as_deref().or(cell.text.as_deref());
+    let text: &str = rewritten.unwrap_or(source);
     let mut walker = Walker {
         flow: Flow::new(Language::Python, conventional_module),
         tree: Rc::new(Tree { nodes: Vec::new(), faults: Vec::new() }),
@@ -81,7 +92,7 @@ pub(crate) fn analyse(source: &str, old: Option<&Parsed>) -> (Facts, Option<Pars
     let degraded = walker.degraded;
     let mut facts = walker.flow.report(source, dialect, degraded, is_builtin);
     facts.inspects = inspects;
-    (facts, if cell.text.is_none() { parsed } else { None })
+    (facts, if rewritten.is_none() { parsed } else { None })
 }
 
 impl<'s> Walker<'s> {
@@ -121,9 +132,13 @@ impl<'s> Walker<'s> {
     fn opaque(&mut self, node: Node) {
         let tree = Rc::clone(&self.tree);
         self.degraded = true;
+        let mut seen = HashSet::new();
         for at in node..tree.after(node) {
             if tree.kind(at) == Kind::Identifier && !self.text(at).is_empty() {
                 let symbol = self.symbol(at);
+                if !seen.insert(symbol) {
+                    continue;
+                }
                 let var = self.flow.global(symbol);
                 let range = self.range(at);
                 self.flow.read_as(var, range, Via::Immediate, Certainty::May);

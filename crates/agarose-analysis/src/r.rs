@@ -10,6 +10,7 @@ mod locals;
 mod special;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use tree_sitter::{Parser, Tree as Parsed};
@@ -189,9 +190,13 @@ impl<'s> Walker<'s> {
     fn opaque(&mut self, node: Node) {
         let tree = Rc::clone(&self.tree);
         self.degraded = true;
+        let mut seen = HashSet::new();
         for at in node..tree.after(node) {
             if tree.kind(at) == Kind::Identifier && !self.text(at).is_empty() {
                 let symbol = self.symbol(at);
+                if !seen.insert(symbol) {
+                    continue;
+                }
                 let var = self.flow.global(symbol);
                 let range = self.range(at);
                 self.flow.read_as(var, range, Via::Immediate, Certainty::May);

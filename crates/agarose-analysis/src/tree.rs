@@ -146,14 +146,27 @@ impl<V: Vocabulary> Iterator for Children<'_, V> {
     }
 }
 
+/// Brackets inside each other that are parsed. CPython allows 200 and R 50 contexts.
+const MAX_BRACKETS: u32 = 512;
+
 /// Parses within a budget of parser steps that follows from the length alone, so that the same source
-/// always ends the same way. `None` means the budget ran out (hostile input makes error recovery slow).
+/// always ends the same way. `None` means that it is hostile: it nests deeper than any language allows, or
+/// the budget ran out. Public cells need at most a step for 50 bytes, and next to none after an error.
 pub(crate) fn parse(parser: &mut Parser, source: &str, old: Option<&Tree>) -> Option<Tree> {
-    let budget = 20_000 + source.len() / 8;
-    let mut calls = 0_usize;
-    let mut progress = |_: &tree_sitter::ParseState| {
+    if is_too_deep(source) {
+        return None;
+    }
+    let budget = 2_000 + source.len() / 40;
+    let after_error = 500 + source.len() / 4_000;
+    let (mut calls, mut recovering) = (0_usize, 0_usize);
+    let mut progress = |state: &tree_sitter::ParseState| {
         calls += 1;
-        if calls > budget { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        recovering += usize::from(state.has_error());
+        if calls > budget || recovering > after_error {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     let options = ParseOptions::new().progress_callback(&mut progress);
     let bytes = source.as_bytes();
@@ -162,6 +175,19 @@ pub(crate) fn parse(parser: &mut Parser, source: &str, old: Option<&Tree>) -> Op
         parser.reset();
     }
     tree
+}
+
+/// Brackets in strings and comments count too: what that mistakes is only called uncertain.
+fn is_too_deep(source: &str) -> bool {
+    let mut depth = 0_u32;
+    source.bytes().any(|byte| {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_BRACKETS
+    })
 }
 
 /// A parser for `grammar`, or nothing when the grammar was built for another runtime.

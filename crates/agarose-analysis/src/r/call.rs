@@ -33,13 +33,20 @@ impl<'s> Walker<'s> {
     /// A call; `piped` is what a pipe puts before the written arguments.
     pub(super) fn call(&mut self, tree: &Tree, node: Node, piped: Option<(Value, Node)>) -> Value {
         let function = tree.child(node, Field::Function);
-        let written = self.written(tree, node);
+        let mut written = self.written(tree, node);
         let at = self.range(node);
         match self.kind(function) {
             Kind::Identifier | Kind::String => {
                 let symbol = self.symbol(function);
                 let name = self.flow.symbols.name(symbol).to_owned();
                 if self.is_outside(symbol) {
+                    // The member of a selection is a name, not a variable, also in its call form.
+                    let member = if piped.is_some() { 0 } else { 1 };
+                    if matches!(name.as_str(), "$" | "$<-" | "@" | "@<-")
+                        && written.get(member).is_some_and(|given| self.kind(given.value) == Kind::Identifier)
+                    {
+                        written.remove(member);
+                    }
                     if let Some(value) = self.special(tree, node, &name, None, &written, piped) {
                         return value;
                     }

@@ -624,7 +624,7 @@ impl<'s> Walker<'s> {
                     self.flow.imports.push((text, None, at));
                 }
                 if !matches!(name, "requireNamespace" | "loadNamespace") {
-                    let key = (!character).then(|| self.text(package));
+                    let key = (!character).then(|| self.text(package).trim_matches(['"', '\'', '`']));
                     self.channel(Channel::SearchPath, Access::Write, key, at);
                 }
                 Some(IMMUTABLE)

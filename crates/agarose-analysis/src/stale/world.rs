@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{ReadAt, Run, Seen, Status};
 use crate::facts::{
-    Access, Certainty, Channel, Effect, Facts, Function, Language, Scope, Shape, Strength, Via, WriteKind,
+    Access, Certainty, Channel, Effect, Facts, Function, Language, Scope, Shape, Strength, Via, Write,
+    WriteKind,
 };
 use crate::symbols::FastHasher;
 
@@ -25,6 +26,8 @@ pub(super) struct Change {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bound {
     pub(super) shape: Shape,
+    /// It is a module, not a member of one.
+    module: bool,
     pub(super) functions: Vec<Arc<Function>>,
     /// Classes and factories that made the value.
     pub(super) makers: Vec<Arc<Function>>,
@@ -51,6 +54,8 @@ pub(super) struct World {
     pub(super) barriers: Vec<u32>,
     /// Runs that changed some name.
     pub(super) changers: Vec<u32>,
+    /// Packages on the search path: to attach one again changes nothing.
+    attached: BTreeSet<String>,
 }
 
 /// The effects of one run, before they are folded.
@@ -155,6 +160,9 @@ impl World {
             }
         }
         let random = self.channel_reads(facts, &mut effects, rejected);
+        if facts.language == Language::R && !rejected {
+            self.search_path_read(&mut effects);
+        }
         let reads: Vec<ReadAt> = effects
             .reads
             .iter()
@@ -191,7 +199,7 @@ impl World {
                     change.certainty = change.certainty.min(Certainty::May);
                 }
                 let name = &mut self.names[number as usize];
-                let constant = facts.writes.get(&name.text).and_then(|write| write.constant);
+                let constant = facts.writes.get(&name.text).and_then(|write| constant(write, name));
                 change.delta = match constant {
                     Some(constant) if change.replaces => mix(&[constant, 1]),
                     _ => mix(&[identity, text_hash(&name.text)]),
@@ -296,7 +304,8 @@ impl World {
             if must && !kills {
                 effects.replaces(number);
             }
-            let mut value = Bound { shape: write.shape.clone(), ..Bound::default() };
+            let module = must && matches!(write.shape, Shape::Module(_)) && write.constant.is_some();
+            let mut value = Bound { shape: write.shape.clone(), module, ..Bound::default() };
             if let Some(function) = facts.functions.get(text) {
                 value.functions.push(Arc::new(function.clone()));
             }
@@ -335,6 +344,10 @@ impl World {
                     value.makers.extend(source.functions.iter().chain(&source.makers).cloned());
                 }
                 if source.shape == Shape::Immutable && alias.strength == Strength::Same {
+                    continue;
+                }
+                // What a module's function gives back does not change the module.
+                if source.module && alias.strength != Strength::Same {
                     continue;
                 }
                 let objects: Vec<(u32, Strength)> = source
@@ -510,13 +523,29 @@ impl World {
         random
     }
 
+    /// What the session does not bind is looked up along the search path.
+    fn search_path_read(&mut self, effects: &mut Effects) {
+        let unbound = |number: &u32| self.names[*number as usize].changes.is_empty();
+        if effects.reads.iter().any(unbound) {
+            let any = self.channel(Channel::SearchPath, "*");
+            effects.reads.insert(any);
+        }
+    }
+
     fn channel_writes(&mut self, index: u32, facts: &Facts, effects: &mut Effects) {
         for event in &facts.channels {
             if is_outside(event.channel) {
                 continue;
             }
+            if let (Channel::SearchPath, Some(package)) = (event.channel, &event.key)
+                && !self.attached.insert(package.clone())
+            {
+                continue;
+            }
             let (certainty, replaces) = match event.access {
                 Access::Read => continue,
+                // Which names a package hides is not known.
+                Access::Write if event.channel == Channel::SearchPath => (Certainty::Possible, false),
                 Access::Write if event.channel == Channel::Random => (Certainty::Possible, false),
                 Access::Write => (Certainty::May, false),
                 Access::Set => (Certainty::Must, true),
@@ -528,7 +557,7 @@ impl World {
                     let number = self.channel(event.channel, key);
                     effects.change(number, index, certainty, replaces);
                 }
-                (None, Channel::File | Channel::Environment) => {
+                (None, Channel::File | Channel::Environment | Channel::SearchPath) => {
                     for key in ["*", "?"] {
                         let number = self.channel(event.channel, key);
                         effects.change(number, index, Certainty::Possible, false);
@@ -541,6 +570,17 @@ impl World {
             }
         }
     }
+}
+
+/// What a binding's state follows from, when it follows from the source alone. An import gives what the
+/// module holds, which is what it was unless somebody changed it through this name.
+fn constant(write: &Write, name: &Name) -> Option<u64> {
+    let Shape::Module(member) = &write.shape else { return write.constant };
+    if write.kinds.iter().any(|kind| *kind != WriteKind::Import) {
+        return write.constant;
+    }
+    let kept = name.changes.iter().all(|change| change.replaces);
+    kept.then(|| text_hash(member))
 }
 
 /// Channels whose state nobody can keep track of: they make a run unrepeatable, never stale.
