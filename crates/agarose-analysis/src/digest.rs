@@ -12,7 +12,8 @@ const ROUND: [u32; 64] = [
 ];
 
 /// The SHA-256 of `bytes`.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
     let mut state: [u32; 8] =
         [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
     let mut blocks = bytes.chunks_exact(64);

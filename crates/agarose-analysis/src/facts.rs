@@ -477,6 +477,9 @@ pub struct Facts {
     /// What is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<Uncertain>,
+    /// Functions of libraries that no table of effects has.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub opaque: BTreeSet<String>,
     /// The last expression only looks at something (a bare name, `head`, `print`, …).
     #[serde(default, skip_serializing_if = "is_false")]
     pub inspects: bool,

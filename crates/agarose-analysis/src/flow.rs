@@ -140,6 +140,8 @@ pub(crate) struct Flow<'s> {
     exhausted: bool,
     applying: Vec<u32>,
     pub(crate) imports: Vec<(String, Option<Symbol>, Range)>,
+    /// Functions of libraries that no table has.
+    pub(crate) opaque: std::collections::BTreeSet<String>,
     pub(crate) assumed: Vec<(Symbol, &'static str)>,
     pub(crate) consumed: Vec<Var>,
     /// Changed if they have identity (R only).
@@ -172,6 +174,7 @@ impl<'s> Flow<'s> {
             exhausted: false,
             applying: Vec::new(),
             imports: Vec::new(),
+            opaque: std::collections::BTreeSet::new(),
             assumed: Vec::new(),
             consumed: Vec::new(),
             touched: Vec::new(),
@@ -296,6 +299,12 @@ impl<'s> Flow<'s> {
         let slot = self.slots[var as usize];
         let frame = self.frame_ref().id;
         if slot.frame == frame { slot } else { Slot { frame, bits: ENTRY, value: FRESH } }
+    }
+
+    /// Whether the variable is bound on every path that has come so far, in the function that owns it.
+    pub(crate) fn is_surely_bound(&self, var: Var) -> bool {
+        let slot = self.slots[var as usize];
+        slot.bits == BOUND && slot.frame == self.variables[var as usize].owner
     }
 
     /// What the variable may be here: a set of [`ENTRY`], [`BOUND`] and [`GONE`].

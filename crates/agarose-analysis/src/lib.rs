@@ -11,23 +11,29 @@
 //! No I/O, no clock, no other Agarose crate.
 
 mod digest;
+mod editor;
 mod effects;
 mod facts;
 mod flow;
+pub mod policy;
 mod python;
 mod r;
 mod slice;
 mod span;
 pub mod stale;
+mod summary;
 mod symbols;
 mod tree;
 
+pub use digest::sha256;
+pub use editor::Editor;
 pub use facts::{
     ANALYSER, Access, Alias, Argument, Call, Certainty, Channel, ChannelEvent, Code, Delete, Dialect, Effect,
     Facts, Function, Import, Language, Read, Scope, Shape, Strength, Uncertain, Via, Write, WriteKind,
 };
-pub use slice::Slice;
+pub use slice::{Slice, Step};
 pub use span::Span;
+pub use summary::{ChannelHint, FileHint, Reason, Summary};
 
 /// The facts of a cell.
 #[must_use]

@@ -151,6 +151,8 @@ pub struct Project {
     cells: BTreeMap<String, Cell>,
     worlds: BTreeMap<(crate::facts::Language, u64), World>,
     newest: BTreeMap<crate::facts::Language, u64>,
+    /// Runs that read a file which is not any more what they read.
+    files_changed: BTreeMap<u32, String>,
     next_position: u32,
 }
 
@@ -250,6 +252,17 @@ impl Project {
         }
     }
 
+    /// Which runs read a file that is not any more what they read, and which file.
+    pub fn files_changed(&mut self, changed: BTreeMap<u32, String>) {
+        self.files_changed = changed;
+    }
+
+    /// Where a cell stands in the document.
+    #[must_use]
+    pub fn position(&self, cell: &str) -> Option<u32> {
+        self.cells.get(cell).and_then(|cell| cell.position)
+    }
+
     /// How many runs there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -290,19 +303,7 @@ impl Project {
     /// From a run that is not fresh to the change that made it so: the runs in between, nearest first.
     #[must_use]
     pub fn path(&self, run: u32, policy: Policy) -> Vec<(u32, Cause)> {
-        let verdicts = self.verdicts(policy);
-        let mut path = Vec::new();
-        let mut at = run;
-        while let Some(cause) = verdicts.get(at as usize).and_then(|judgement| judgement.cause.clone()) {
-            let next = cause.by_run;
-            let onward = matches!(cause.through, Through::Producer(_));
-            path.push((at, cause));
-            match next {
-                Some(next) if onward && path.len() < self.runs.len() => at = next,
-                _ => break,
-            }
-        }
-        path
+        path_from(&self.verdicts(policy), run)
     }
 
     fn world(&self, run: &Seen) -> Option<&World> {
@@ -310,25 +311,52 @@ impl Project {
     }
 }
 
+/// From a run that is not fresh to the change that made it so: the runs in between, nearest first.
+#[must_use]
+pub fn path_from(verdicts: &[Judgement], run: u32) -> Vec<(u32, Cause)> {
+    let mut path = Vec::new();
+    let mut at = run;
+    while let Some(cause) = verdicts.get(at as usize).and_then(|judgement| judgement.cause.clone()) {
+        let next = cause.by_run;
+        let onward = matches!(cause.through, Through::Producer(_));
+        path.push((at, cause));
+        match next {
+            Some(next) if onward && path.len() < verdicts.len() => at = next,
+            _ => break,
+        }
+    }
+    path
+}
+
 /// What slices need.
 impl Project {
-    fn newest_world(&self, language: crate::facts::Language) -> Option<&World> {
-        let generation = self.newest.get(&language)?;
-        self.worlds.get(&(language, *generation))
-    }
-
-    pub(crate) fn history(&self, language: crate::facts::Language, name: &str) -> Option<(u32, u32)> {
-        let world = self.newest_world(language)?;
-        let number = world.find(name)?;
-        Some((number, world.names[number as usize].changes.len() as u32))
+    /// The newest generation that has the name, its number there and how often it changed.
+    pub(crate) fn history(&self, language: crate::facts::Language, name: &str) -> Option<(u64, u32, u32)> {
+        self.worlds.iter().rev().filter(|((of, _), _)| *of == language).find_map(
+            |((_, generation), world)| {
+                let number = world.find(name)?;
+                let changes = world.names[number as usize].changes.len() as u32;
+                (changes > 0).then_some((*generation, number, changes))
+            },
+        )
     }
 
     /// The runs that made the name what it was after `before` changes: back to the last that replaced it.
-    pub(crate) fn makers(&self, language: crate::facts::Language, number: u32, before: u32) -> Vec<u32> {
+    /// Files stay where they are, so whoever wrote them is not needed.
+    pub(crate) fn makers(
+        &self,
+        language: crate::facts::Language,
+        generation: u64,
+        number: u32,
+        before: u32,
+    ) -> Vec<u32> {
         let mut makers = Vec::new();
-        let Some(world) = self.newest_world(language) else { return makers };
-        let changes = &world.names[number as usize].changes;
-        for change in changes.iter().take(before as usize).rev() {
+        let Some(world) = self.worlds.get(&(language, generation)) else { return makers };
+        let name = &world.names[number as usize];
+        if matches!(verdict::through(&name.text), Through::Channel(Channel::File | Channel::Database, _)) {
+            return makers;
+        }
+        for change in name.changes.iter().take(before as usize).rev() {
             makers.push(change.run);
             if change.replaces {
                 break;
@@ -345,7 +373,9 @@ impl Project {
         self.runs[run as usize].barrier.is_some() || self.runs[run as usize].reads_all
     }
 
-    pub(crate) fn barrier_after(&self, language: crate::facts::Language, run: u32) -> bool {
-        self.newest_world(language).is_some_and(|world| world.barriers.last().is_some_and(|last| *last > run))
+    /// Whether something that may have changed anything ran after `run`, in the same namespace.
+    pub(crate) fn barrier_after(&self, run: u32) -> bool {
+        let world = self.world(&self.runs[run as usize]);
+        world.is_some_and(|world| world.barriers.last().is_some_and(|last| *last > run))
     }
 }

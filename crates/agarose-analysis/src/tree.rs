@@ -146,14 +146,16 @@ impl<V: Vocabulary> Iterator for Children<'_, V> {
     }
 }
 
+/// Bytes of a source that are parsed.
+const MAX_SOURCE: usize = 1 << 20;
 /// Brackets inside each other that are parsed. CPython allows 200 and R 50 contexts.
 const MAX_BRACKETS: u32 = 512;
 
 /// Parses within a budget of parser steps that follows from the length alone, so that the same source
-/// always ends the same way. `None` means that it is hostile: it nests deeper than any language allows, or
+/// always ends the same way. `None` means that it is hostile: it is larger or nests deeper than any cell, or
 /// the budget ran out. Public cells need at most a step for 50 bytes, and next to none after an error.
 pub(crate) fn parse(parser: &mut Parser, source: &str, old: Option<&Tree>) -> Option<Tree> {
-    if is_too_deep(source) {
+    if source.len() > MAX_SOURCE || is_too_deep(source) {
         return None;
     }
     let budget = 2_000 + source.len() / 40;

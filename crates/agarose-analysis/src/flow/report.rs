@@ -51,6 +51,7 @@ impl Flow<'_> {
             imports: Vec::new(),
             channels: Vec::new(),
             uncertain: Vec::new(),
+            opaque: self.opaque.clone(),
             inspects: false,
         };
         let mut bound: Vec<(Var, Value)> = Vec::new();

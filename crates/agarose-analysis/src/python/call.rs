@@ -273,6 +273,7 @@ impl<'s> Walker<'s> {
             }
             return value;
         }
+        self.flow.opaque.insert(full.to_owned());
         let tail = full_tail(full);
         if tail.chars().next().is_some_and(char::is_uppercase) {
             // By convention a class: what it makes holds what it is given.

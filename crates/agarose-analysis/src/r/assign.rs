@@ -149,6 +149,11 @@ impl<'s> Walker<'s> {
                         WriteKind::Bind
                     };
                     self.flow.write(var, value, kind, at);
+                    // A variable of the function around it that is not bound yet is passed over.
+                    if above && !self.flow.is_global(var) && !self.flow.is_surely_bound(var) {
+                        let outermost = self.flow.global(symbol);
+                        self.flow.write_maybe(outermost, value, kind, at);
+                    }
                 }
             }
             Kind::Extract | Kind::Subset | Kind::Subset2 | Kind::Call | Kind::Parenthesized => {
@@ -201,6 +206,16 @@ impl<'s> Walker<'s> {
                     let place = self.range(function);
                     if matches!(self.kind(function), Kind::Identifier) {
                         let name = format!("{}<-", self.text(function).trim_matches('`'));
+                        if name == "body<-" {
+                            // The new body is quoted code, whose names are read when the function is called.
+                            self.flow.doubt(
+                                Code::OpaqueCall,
+                                Effect::READS,
+                                NameScope::All,
+                                Some("body"),
+                                at,
+                            );
+                        }
                         if !library::is_builtin(&name) {
                             let symbol = self.flow.symbols.intern_owned(name);
                             // A package's replacement function is not a name of the session: only one that

@@ -255,6 +255,7 @@ impl<'s> Walker<'s> {
                 self.flow.escape(arg.value, at);
             }
             if symbol.is_none() {
+                self.flow.opaque.insert(name.to_owned());
                 self.flow.hand_over(&arguments, at);
             }
             let Some(symbol) = symbol else { return FRESH };

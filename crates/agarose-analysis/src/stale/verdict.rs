@@ -122,6 +122,9 @@ impl Judge<'_> {
                 raise(verdict, self.through(read.name), by_run);
             }
         }
+        if let Some(path) = self.project.files_changed.get(&index) {
+            raise(Verdict::Stale, Through::Channel(Channel::File, Some(path.clone())), None);
+        }
         self.barriers(index, run, place, &mut raise);
         if run.reads_all {
             self.anything(index, place, &mut raise);

@@ -1,5 +1,6 @@
 //! The command line: what may be typed, and who does it.
 
+mod analyse;
 mod control;
 mod doctor;
 mod exec;
@@ -128,6 +129,10 @@ enum Command {
         Without a daemon one runs inside this command. Ctrl-C cancels exactly the running cell;\n\
         a second Ctrl-C leaves it running and goes away.")]
     Run(RunArgs),
+    /// Say what a file of cells reads, writes and deletes, without running it
+    #[command(after_help = "Examples:\n  agarose analyse analysis.ipynb\n  \
+        agarose analyse - -l r --json < script")]
+    Analyse(AnalyseArgs),
     /// Inspect the log of the data directory; no daemon is needed
     #[command(after_help = "Example:\n  agarose log why 01kbcdefghjkmnpqrstvwxyz01")]
     Log(agarose_log::LogArgs),
@@ -330,6 +335,15 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+pub(crate) struct AnalyseArgs {
+    /// A .py or .R script, an .ipynb, a .qmd or an .Rmd; with --language any source, or - for standard input
+    file: PathBuf,
+    /// The language of the whole file: python or r [default: by its suffix]
+    #[arg(short, long)]
+    language: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// The Python to check [default: the one that cells would run in]
     #[arg(long, value_name = "PATH")]
@@ -367,6 +381,7 @@ pub(crate) fn act(cli: Cli) -> Result<ExitCode, Problem> {
         Command::Approve(args) => control::decide(global, &args, true),
         Command::Deny(args) => control::decide(global, &args, false),
         Command::Run(args) => run::run(global, &args),
+        Command::Analyse(args) => analyse::analyse(global, &args),
         Command::Doctor(args) => doctor::doctor(global, args.python.as_deref()),
         Command::Completions(args) => {
             let mut script = Vec::new();
