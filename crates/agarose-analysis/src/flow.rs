@@ -449,6 +449,13 @@ impl<'s> Flow<'s> {
         }
     }
 
+    /// The local variable is unbound here, and the one around it is seen again.
+    pub(crate) fn forget(&mut self, var: Var) {
+        if !self.frame_ref().dead {
+            self.set(var, ENTRY, FRESH);
+        }
+    }
+
     /// The name may be unbound here.
     pub(crate) fn delete_maybe(&mut self, var: Var, at: Range) {
         let record = self.record(var);

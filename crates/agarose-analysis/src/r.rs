@@ -507,6 +507,11 @@ impl<'s> Walker<'s> {
             self.flow.certain();
         }
         self.expr(body);
+        // A function that one round defines is what the next one calls; once is enough for nested loops.
+        let defines = |at: Node| self.kind(at) == Kind::Function;
+        if self.loops == 1 && body != NONE && (body..self.tree.after(body)).any(defines) {
+            self.expr(body);
+        }
         if endless {
             self.flow.uncertain();
             self.flow.uncertain();

@@ -468,7 +468,7 @@ impl<'s> Walker<'s> {
         self.loops += 1;
         self.flow.begin_loop();
         self.bind_target(tree, tree.child(node, Field::Left), element);
-        self.block(tree.child(node, Field::Body));
+        self.loop_body(tree, tree.child(node, Field::Body));
         self.flow.end_body(true, false);
         self.loops -= 1;
         let alternative = tree.child(node, Field::Alternative);
@@ -476,6 +476,17 @@ impl<'s> Walker<'s> {
             self.block(tree.child(alternative, Field::Body));
         }
         self.flow.end_loop();
+    }
+
+    /// The body of a loop. A function that one round defines is what the next one calls, so such a body is
+    /// walked twice; once is enough for the loops in it.
+    fn loop_body(&mut self, tree: &Tree, body: Node) {
+        self.block(body);
+        let defines =
+            |at: Node| matches!(tree.kind(at), Kind::Function | Kind::Lambda | Kind::ClassDefinition);
+        if self.loops == 1 && body != NONE && (body..tree.after(body)).any(defines) {
+            self.block(body);
+        }
     }
 
     fn while_statement(&mut self, tree: &Tree, node: Node) {
@@ -490,7 +501,7 @@ impl<'s> Walker<'s> {
             self.flow.certain();
             self.flow.certain();
         }
-        self.block(tree.child(node, Field::Body));
+        self.loop_body(tree, tree.child(node, Field::Body));
         if endless {
             self.flow.uncertain();
             self.flow.uncertain();

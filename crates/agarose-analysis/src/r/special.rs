@@ -474,8 +474,14 @@ impl<'s> Walker<'s> {
             global = true;
         }
         let drop = |walker: &mut Self, symbol: Symbol, place: Range| {
-            let var = if global && envir != NONE { walker.flow.global(symbol) } else { walker.own(symbol) };
-            walker.flow.delete(var, place);
+            let scope = walker.scopes.len().saturating_sub(1);
+            if (global && envir != NONE) || scope == 0 {
+                let var = walker.flow.global(symbol);
+                walker.flow.delete(var, place);
+            } else if let Some(var) = walker.scopes[scope].names.get(&symbol).copied() {
+                // What the local hid is seen again. A name that is not local is not removed at all.
+                walker.flow.forget(var);
+            }
         };
         for argument in written {
             match argument.name {
