@@ -18,9 +18,18 @@ use crate::{
 pub struct Context {
     /// When the command is decided.
     pub now: Stamp,
-    /// A ticket id that was never used, for a ticket that the decision itself may need. No decision
-    /// of today makes one.
+    /// A ticket id that was never used, for tickets that the decision itself makes.
     pub fresh: TicketId,
+}
+
+impl Context {
+    /// The next ticket id of this decision: the low bits of an id are random, so those that follow
+    /// a fresh one are fresh too.
+    pub(crate) const fn mint(&mut self) -> TicketId {
+        let minted = self.fresh;
+        self.fresh = TicketId(minted.0.wrapping_add(1));
+        minted
+    }
 }
 
 /// A request or an observation.

@@ -229,6 +229,12 @@ impl Owner {
         Self { kind: OwnerKind::System, id: String::from("agarose") }
     }
 
+    /// The rule that stops kernels that nobody uses.
+    #[must_use]
+    pub fn idle() -> Self {
+        Self { kind: OwnerKind::Lifecycle, id: String::from("idle") }
+    }
+
     /// Which one of its kind.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -3,18 +3,18 @@
 //! A decision is the list of events; the copy is thrown away. The last word of an attempt, the
 //! release of its ticket, the closing of its cell and the admission of the next are one decision.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     attempt::{self, EndCause, Executed, Word},
     cell::{Phase, Run},
     command::{Context, ExecutionReport, KernelReport},
-    event::{Event, Output, TicketEnded},
+    event::{Event, Output, TicketEnded, TicketQueued},
     id::{Generation, Language, Lease, Owner, TicketId},
     permission::PermissionId,
     session::Session,
     slot::{Exit, GroupOutcome, Slot, StopReason},
-    ticket::Work,
+    ticket::{Timeouts, Work},
     watchdog::{Cause, KernelFate, LadderEnd, NobodyReason, Rung, Verdict},
     world::{Gates, Policy},
 };
@@ -55,9 +55,14 @@ impl<'world> Plan<'world> {
     }
 
     /// The decision: goes on as far as the session can go by itself.
-    pub(crate) fn finish(mut self) -> Vec<Event> {
+    pub(crate) fn finish(self) -> Vec<Event> {
+        self.finish_with_context().0
+    }
+
+    /// The decision, and what is left of the context for the next plan of the same decision.
+    pub(crate) fn finish_with_context(mut self) -> (Vec<Event>, Context) {
         self.settle();
-        self.events
+        (self.events, self.context)
     }
 
     fn settle(&mut self) {
@@ -79,6 +84,7 @@ impl<'world> Plan<'world> {
             return false;
         };
         let (id, language, work) = (ticket.id, ticket.language, ticket.work.clone());
+        let reason = if ticket.owner == Owner::idle() { StopReason::Idle } else { StopReason::Requested };
         let Some(phase) = self.session.active.as_ref().map(|cell| cell.phase.clone()) else {
             return false;
         };
@@ -89,7 +95,7 @@ impl<'world> Plan<'world> {
                 Slot::Absent { .. } => self.start_or_end(language),
                 Slot::Starting { generation, .. } | Slot::Ready { generation, .. } => {
                     let generation = *generation;
-                    self.stop_kernel(language, generation, StopReason::Requested);
+                    self.stop_kernel(language, generation, reason);
                     true
                 }
                 Slot::Stopping { .. } => false,
@@ -467,14 +473,38 @@ impl<'world> Plan<'world> {
                     let reason = alloc::string::String::from("the kernel did not answer in time");
                     self.start_failed(language, generation, reason, false);
                 }
-                // Nobody waits for it, so nobody is overtaken: it needs no ticket.
-                Slot::Ready { generation, .. } => self.stop_kernel(language, generation, StopReason::Idle),
+                // No ticket is taken behind a closed door.
+                Slot::Ready { generation, .. } if self.session.closed.is_some() || !self.gates.admitting => {
+                    self.stop_kernel(language, generation, StopReason::Idle);
+                }
+                Slot::Ready { .. } => self.queue_idle_stop(language),
                 Slot::Stopping { generation, .. } => {
                     let evidence = alloc::string::String::from("it did not go in time");
                     self.gone(language, generation, Exit::Unknown { evidence });
                 }
             }
         }
+    }
+
+    /// A stop in line like every other writer's, so that it never overtakes anybody.
+    fn queue_idle_stop(&mut self, language: Language) {
+        let ticket = self.context.mint();
+        self.push(Event::TicketQueued(Box::new(TicketQueued {
+            session: self.session.id.clone(),
+            ticket,
+            owner: Owner::idle(),
+            language,
+            work: Work::StopKernel,
+            key: None,
+            digest: [0; 32],
+            after: None,
+            after_word: None,
+            retry_of: None,
+            timeouts: Timeouts::default(),
+            branch: None,
+            resource_keys: Vec::new(),
+            metadata: None,
+        })));
     }
 
     /// What a supervisor says of its kernel. A report about another life is stale and decides

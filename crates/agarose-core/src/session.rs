@@ -354,9 +354,10 @@ impl Session {
         self.queue.retain(|waiting| *waiting != ticket);
         if self.active.as_ref().is_some_and(|cell| cell.ticket == ticket) {
             self.active = None;
-            if let Some(Slot::Ready { idle_since, .. }) = self.slots.get_mut(&ended.language) {
-                *idle_since = now.mono;
-            }
+        }
+        // Idle begins when nobody wants it any more; whoever cancels its stop keeps it as long again.
+        if let Some(Slot::Ready { idle_since, .. }) = self.slots.get_mut(&ended.language) {
+            *idle_since = now.mono;
         }
         for waiting in self.tickets.values_mut() {
             if let Some((after, known)) = &mut waiting.after

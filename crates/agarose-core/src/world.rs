@@ -591,7 +591,7 @@ impl World {
     }
 
     /// Goes through the sessions whose time has come.
-    fn tick(&self, context: Context) -> Vec<Event> {
+    fn tick(&self, mut context: Context) -> Vec<Event> {
         let now = context.now.mono;
         let mut events = Vec::new();
         let mut next_generation = self.next_generation;
@@ -602,7 +602,8 @@ impl World {
             };
             let mut plan = Plan::new(session.clone(), &self.policy, gates, context, next_generation);
             plan.tick();
-            let decided = plan.finish();
+            let (decided, rest) = plan.finish_with_context();
+            context = rest;
             next_generation = after(next_generation, &decided);
             events.extend(decided);
         }

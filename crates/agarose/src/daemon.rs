@@ -11,7 +11,7 @@ use std::{
 };
 
 use agarose_core::Millis;
-use agarose_engine::{Engine, EngineConfig, KernelLimits, OrphanGrace, StartError};
+use agarose_engine::{Engine, EngineConfig, KernelLimits, OrphanGrace, StartError, UseIpython};
 use agarose_journal::OpenError;
 use tokio::{
     runtime::{self, Runtime},
@@ -36,6 +36,7 @@ const THREADS: usize = 2;
 pub(crate) struct Options {
     pub(crate) python: Option<PathBuf>,
     pub(crate) rscript: Option<PathBuf>,
+    pub(crate) ipython: UseIpython,
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) kernel_idle: Option<Dur>,
     pub(crate) queue_cap: Option<u64>,
@@ -131,6 +132,7 @@ fn config(dir: &Path, options: Options) -> Result<EngineConfig, Problem> {
     }
     config.kernel.python = options.python;
     config.kernel.rscript = options.rscript;
+    config.kernel.worker.ipython = options.ipython;
     config.kernel.workspace = options.workspace;
     config.kernel.orphan_grace = options.orphan_grace;
     config.kernel.limits = options.limits;

@@ -119,6 +119,8 @@ impl Lab {
             .args(arguments)
             .current_dir(self.work())
             .env("AGAROSE_DATA_DIR", self.data())
+            // Tests that want an active environment set one; packages of the tests come by PATH.
+            .env_remove("VIRTUAL_ENV")
             .env("NO_COLOR", "1")
             .env("USER", "tester")
             .envs(self.environment.iter().cloned())

@@ -278,7 +278,7 @@ fn an_idle_kernel_is_stopped_by_a_ticket_of_its_own() {
         .filter(|event| event["kind"] == "TicketQueued")
         .map(|event| event["data"]["owner"]["kind"].clone())
         .collect();
-    assert_eq!(owners, ["user_repl", "system"]);
+    assert_eq!(owners, ["user_repl", "lifecycle"]);
     let shown = lab.exec("s", "'x' in globals()");
     assert_eq!(shown["result"]["text/plain"], "False");
     assert!(shown["notes"][0].as_str().unwrap().contains("variables"), "{shown:#}");

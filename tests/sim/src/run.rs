@@ -56,6 +56,7 @@ struct Sim {
     outside: Outside,
     told: p1::Told,
     tickets: u64,
+    decisions: u64,
     counts: BTreeMap<String, u64>,
 }
 
@@ -76,6 +77,7 @@ pub fn run(seed: u64) -> Result<Outcome, String> {
         outside: Outside::new(seed ^ 0x5eed),
         told: p1::Told::default(),
         tickets: 0,
+        decisions: 0,
         counts: BTreeMap::new(),
     };
     let happened = sim.live();
@@ -191,7 +193,9 @@ impl Sim {
     fn decide(&mut self, command: &Command) -> Result<(), String> {
         let now = self.now;
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
-        let context = Context { now, fresh: TicketId(u128::MAX) };
+        self.decisions += 1;
+        // Far from the requests' own, and far from each other.
+        let context = Context { now, fresh: TicketId((1 << 100) + (u128::from(self.decisions) << 16)) };
         let Ok(decision) = daemon.world.decide(command, context) else {
             self.count("refusals");
             return Ok(());

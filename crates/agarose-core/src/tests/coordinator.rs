@@ -434,7 +434,7 @@ fn a_start_that_is_never_answered_is_refused_in_time_and_told_to_go() {
 }
 
 #[test]
-fn an_idle_kernel_is_stopped_without_a_ticket_and_only_while_nobody_wants_it() {
+fn an_idle_kernel_is_stopped_by_a_ticket_of_its_own_and_only_while_nobody_wants_it() {
     walk(
         "start idle=1000
          submit 1
@@ -444,13 +444,28 @@ fn an_idle_kernel_is_stopped_without_a_ticket_and_only_while_nobody_wants_it() {
          ready g1
          result 2 ok
          wait 999               -> nothing
-         wait 1                 -> stop g0 (idle); stop g1 (idle)
-         submit 3               -> queued 3; admitted 3
+         wait 1                 -> queued 1001; queued 1002; admitted 1001; stop g0 (idle)
+         submit 3               -> queued 3
          wait 1000              -> nothing
-         gone g0                -> gone g0; starting python g2 after g0
+         gone g0                -> gone g0; ended 1001 completed no; cell 1001 closed; admitted 1002; stop g1 (idle)
+         gone g1                -> gone g1; ended 1002 completed no; cell 1002 closed; admitted 3; starting python g2 after g0
          ready g2               -> ready g2; execute g2/3 #3 without g0
-         wait 24000             -> gone g1
          tick                   -> nothing",
+    );
+}
+
+#[test]
+fn whoever_cancels_the_stop_of_an_idle_kernel_keeps_it_as_long_again() {
+    walk(
+        "start idle=1000
+         submit 1
+         ready g0
+         result 1 ok
+         submit 2 r
+         wait 1000              -> queued 1001
+         cancel 1001 by=lifecycle:idle
+         wait 999               -> nothing
+         wait 1                 -> queued 1002",
     );
 }
 
@@ -469,8 +484,8 @@ fn an_idle_kernel_of_a_stopping_daemon_does_not_keep_the_clock_in_the_past() {
 }
 
 #[test]
-fn a_tick_goes_on_until_nothing_is_overdue() {
-    // The chained ticket wants g0, which is idle for long; it goes when g1 does not come up.
+fn a_kernel_is_idle_from_when_the_last_ticket_that_wanted_it_has_ended() {
+    // The chained ticket wants g0 and never gets it, because g1 does not come up.
     walk(
         "start idle=1000
          submit 1
@@ -478,8 +493,10 @@ fn a_tick_goes_on_until_nothing_is_overdue() {
          result 1 ok
          submit 2 r
          submit 3 after=2
-         wait 60000             -> failed g1; ended 2 refused no; cell 2 closed; ended 3 cancelled no; stop g0 (idle)
-         tick                   -> nothing",
+         wait 60000             -> failed g1; ended 2 refused no; cell 2 closed; ended 3 cancelled no
+         tick                   -> nothing
+         wait 999               -> nothing
+         wait 1                 -> queued 1001; admitted 1001; stop g0 (idle)",
     );
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Drive {
     pub(crate) world: World,
     pub(crate) log: Vec<(Stamp, Event)>,
     pub(crate) now: Stamp,
-    fresh: u128,
+    minted: u128,
 }
 
 /// What a decision brought.
@@ -30,9 +30,9 @@ pub(crate) struct Decided {
 }
 
 impl Drive {
-    pub(crate) fn context(&mut self) -> Context {
-        self.fresh += 1;
-        Context { now: self.now, fresh: TicketId(u128::MAX - self.fresh) }
+    /// Tickets that decisions make are numbered from 1001 on.
+    pub(crate) const fn context(&self) -> Context {
+        Context { now: self.now, fresh: TicketId(1001 + self.minted) }
     }
 
     /// Decides, folds every event, and asks for the effects once the whole decision is folded.
@@ -42,6 +42,8 @@ impl Drive {
         for event in &decision.events {
             self.world.apply(self.now, event);
             self.log.push((self.now, event.clone()));
+            self.minted +=
+                u128::from(matches!(event, Event::TicketQueued(queued) if queued.owner == Owner::idle()));
         }
         let effects = decision.events.iter().flat_map(|event| self.world.effects(event)).collect();
         Ok(Decided { events: decision.events, effects, answer: decision.answer })

@@ -111,7 +111,7 @@ impl<'a> Words<'a> {
 }
 
 fn command(drive: &Drive, words: &Words<'_>) -> Command {
-    let by = owner(words.value("by").unwrap_or("a"));
+    let by = words.value("by").map_or_else(|| owner("a"), |by| by.parse().unwrap_or_else(|_| owner(by)));
     match words.0[0] {
         "start" => {
             let plain = Policy::default();

@@ -220,7 +220,15 @@ impl Worker {
         drop((incoming, outgoing));
         match ready.map(|at| worker.events.remove(at)) {
             Some(Event::Frame(head, _)) => worker.ready = head,
-            other => return Err(format!("no ready frame: {other:?} {:?}", worker.events).into()),
+            _ => {
+                let said = worker.events.iter().map(|event| match event {
+                    Event::Stdout(bytes) | Event::Stderr(bytes) => {
+                        String::from_utf8_lossy(bytes).into_owned()
+                    }
+                    Event::Frame(head, _) => head.to_string(),
+                });
+                return Err(format!("no ready frame: {}", said.collect::<String>()).into());
+            }
         }
         Ok(worker)
     }

@@ -1,5 +1,6 @@
 """IPython's magics, refused with what to write instead."""
 
+import importlib.util
 import re
 
 _MAGIC = re.compile(r"\s*(%{1,2}[a-zA-Z_]\w*|!{1,2}\s*[^\s=]|\?{1,2}\s*[a-zA-Z_])")
@@ -40,6 +41,8 @@ def magic(text, name, error):
     number, what, instead = found
     line = lines[number - 1]
     message = "%s is an IPython magic, and this kernel runs plain Python. Instead, %s." % (what, instead)
+    if importlib.util.find_spec("IPython") is not None:
+        message += " Or start the daemon with --ipython auto."
     column = len(line) - len(line.lstrip()) + 1
     return SyntaxError(message, (name, number, column, line[:500]))
 

@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal, path::PathBuf};
 
-use agarose_engine::{KernelLimits, OrphanGrace};
+use agarose_engine::{KernelLimits, OrphanGrace, UseIpython};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
@@ -25,6 +25,9 @@ pub(crate) struct ServeArgs {
     /// The Rscript of the kernels [default: the first on PATH]
     #[arg(long, value_name = "PATH")]
     rscript: Option<PathBuf>,
+    /// Whether cells may use IPython's magics: never, where the Python has IPython, or only with it
+    #[arg(long, value_name = "WHEN", value_parser = parse_ipython, default_value = "off")]
+    ipython: UseIpython,
     /// Where cells run when their session does not say [default: a directory for each session]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -57,6 +60,15 @@ pub(crate) struct ServeArgs {
     nice: Option<u8>,
 }
 
+fn parse_ipython(text: &str) -> Result<UseIpython, String> {
+    match text {
+        "auto" => Ok(UseIpython::Auto),
+        "on" => Ok(UseIpython::On),
+        "off" => Ok(UseIpython::Off),
+        _ => Err("it is auto, on or off".to_owned()),
+    }
+}
+
 fn parse_grace(text: &str) -> Result<OrphanGrace, String> {
     if matches!(text.trim(), "inf" | "never") {
         return Ok(OrphanGrace::Never);
@@ -72,6 +84,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Result<Exit, Problem> 
     let options = Options {
         python: args.python.clone(),
         rscript: args.rscript.clone(),
+        ipython: args.ipython,
         workspace: workspace.map(PathBuf::from),
         kernel_idle: args.kernel_idle,
         queue_cap: args.queue_cap,
