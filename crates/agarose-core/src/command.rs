@@ -4,7 +4,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 
 use crate::{
     attempt::Word,
-    event::{DaemonStarted, Output, ResultStatus},
+    event::{DaemonStarted, Output, RestoreOutcome, ResultStatus},
     id::{BlobRef, Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::PermissionId,
     slot::{Exit, GroupOutcome, KernelProcess},
@@ -93,6 +93,37 @@ pub enum Command {
         /// Who answers.
         by: Owner,
     },
+    /// Begin to build a session's namespace anew, in a session of its own.
+    StartRestore {
+        /// Whose namespace.
+        session: SessionId,
+        /// Which interpreter's.
+        language: Language,
+        /// The session in which it is built.
+        candidate: SessionId,
+        /// What is run, as a JSON document.
+        plan: BlobRef,
+    },
+    /// Give the session the kernel of its candidate.
+    PublishRestore {
+        /// Whose namespace.
+        session: SessionId,
+        /// Which interpreter's.
+        language: Language,
+        /// How many cells the session had sent when the plan was made.
+        ordinal: u64,
+    },
+    /// End a restore, and take its candidate away with the kernel that it has.
+    EndRestore {
+        /// Whose namespace.
+        session: SessionId,
+        /// Which interpreter's.
+        language: Language,
+        /// How much was rebuilt.
+        outcome: RestoreOutcome,
+        /// What was and what was not, as a JSON document.
+        report: BlobRef,
+    },
     /// Time has passed. A late or doubled tick decides nothing.
     Tick,
     /// Go on with whatever a session can go on with; decides nothing when there is nothing.
@@ -153,9 +184,20 @@ pub struct Submit {
     pub workspace: Option<String>,
     /// Anything else to be kept, as JSON text.
     pub metadata: Option<String>,
+    /// What an analysis says of the cell.
+    pub analysis: Option<Analysis>,
     /// Tickets that this request touches and that ended so long ago that only the log knows them:
     /// under its key, under its id, or the one it follows.
     pub known: Vec<KnownTicket>,
+}
+
+/// What an analysis says of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Analysis {
+    /// Its version.
+    pub analyser: String,
+    /// The facts, as a JSON document.
+    pub facts: BlobRef,
 }
 
 /// A ticket that has ended, as the log knows it.

@@ -274,6 +274,56 @@ pub enum Event {
         end: LadderEnd,
     },
 
+    /// What a cell reads, writes and deletes, found without running it.
+    CellAnalysed {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        ticket: TicketId,
+        /// The version of the analysis.
+        analyser: String,
+        /// The facts, as a JSON document.
+        facts: BlobRef,
+    },
+
+    /// A namespace is about to be built anew, in a session of its own.
+    RestoreStarted {
+        /// Whose namespace.
+        session: SessionId,
+        /// Which interpreter's.
+        language: Language,
+        /// The session in which it is built.
+        candidate: SessionId,
+        /// What is run, as a JSON document.
+        plan: BlobRef,
+    },
+    /// The candidate's kernel became the session's; the candidate has the one that was there.
+    RestorePublished {
+        /// Whose namespace.
+        session: SessionId,
+        /// Which interpreter's.
+        language: Language,
+        /// The session in which it was built.
+        candidate: SessionId,
+        /// The life that the session goes on with.
+        generation: Generation,
+        /// The life that was there.
+        replaced: Option<Generation>,
+    },
+    /// The restore is over.
+    RestoreEnded {
+        /// Whose namespace.
+        session: SessionId,
+        /// Which interpreter's.
+        language: Language,
+        /// The session in which it was built.
+        candidate: SessionId,
+        /// The word.
+        outcome: RestoreOutcome,
+        /// What was rebuilt and what was not, as a JSON document.
+        report: BlobRef,
+    },
+
     /// Somebody has to say yes or no before the cell goes on.
     PermissionProposed {
         /// Of which session.
@@ -374,6 +424,30 @@ pub struct TicketEnded {
     pub cause: EndCause,
 }
 
+/// How much of a namespace a restore rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreOutcome {
+    /// Everything that was wanted.
+    Complete,
+    /// Some of it; the rest is listed.
+    Partial,
+    /// Nothing; the session has the kernel that it had.
+    Failed,
+}
+
+impl RestoreOutcome {
+    /// The word used on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// What the worker said of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -427,6 +501,7 @@ impl Event {
             Self::ResultReceived { .. } => 42,
             Self::OutputKept { .. } => 43,
             Self::ActivityNoted { .. } => 44,
+            Self::CellAnalysed { .. } => 45,
             Self::LadderStarted { .. } => 50,
             Self::InterruptRequested { .. } => 51,
             Self::InterruptAnswered { .. } => 52,
@@ -436,6 +511,9 @@ impl Event {
             Self::PermissionProposed { .. } => 60,
             Self::PermissionDecided { .. } => 61,
             Self::PermissionExpired { .. } => 62,
+            Self::RestoreStarted { .. } => 70,
+            Self::RestorePublished { .. } => 71,
+            Self::RestoreEnded { .. } => 72,
         }
     }
 
@@ -468,6 +546,7 @@ impl Event {
             Self::ResultReceived { .. } => "ResultReceived",
             Self::OutputKept { .. } => "OutputKept",
             Self::ActivityNoted { .. } => "ActivityNoted",
+            Self::CellAnalysed { .. } => "CellAnalysed",
             Self::LadderStarted { .. } => "LadderStarted",
             Self::InterruptRequested { .. } => "InterruptRequested",
             Self::InterruptAnswered { .. } => "InterruptAnswered",
@@ -477,6 +556,9 @@ impl Event {
             Self::PermissionProposed { .. } => "PermissionProposed",
             Self::PermissionDecided { .. } => "PermissionDecided",
             Self::PermissionExpired { .. } => "PermissionExpired",
+            Self::RestoreStarted { .. } => "RestoreStarted",
+            Self::RestorePublished { .. } => "RestorePublished",
+            Self::RestoreEnded { .. } => "RestoreEnded",
         }
     }
 
@@ -509,6 +591,10 @@ impl Event {
             | Self::ResultReceived { session, .. }
             | Self::OutputKept { session, .. }
             | Self::ActivityNoted { session, .. }
+            | Self::CellAnalysed { session, .. }
+            | Self::RestoreStarted { session, .. }
+            | Self::RestorePublished { session, .. }
+            | Self::RestoreEnded { session, .. }
             | Self::LadderStarted { session, .. }
             | Self::InterruptRequested { session, .. }
             | Self::InterruptAnswered { session, .. }
@@ -529,7 +615,8 @@ impl Event {
             Self::TicketEnded(TicketEnded { ticket, .. })
             | Self::TicketAdmitted { ticket, .. }
             | Self::CancelRequested { ticket, .. }
-            | Self::CellClosed { ticket, .. } => Some(*ticket),
+            | Self::CellClosed { ticket, .. }
+            | Self::CellAnalysed { ticket, .. } => Some(*ticket),
             Self::ExecuteRequested { lease, .. }
             | Self::ExecuteAcknowledged { lease, .. }
             | Self::ResultReceived { lease, .. }
@@ -558,7 +645,10 @@ impl Event {
             | Self::KernelGone { .. }
             | Self::KernelReattached { .. }
             | Self::PermissionDecided { .. }
-            | Self::PermissionExpired { .. } => None,
+            | Self::PermissionExpired { .. }
+            | Self::RestoreStarted { .. }
+            | Self::RestorePublished { .. }
+            | Self::RestoreEnded { .. } => None,
         }
     }
 

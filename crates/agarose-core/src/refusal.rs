@@ -94,6 +94,34 @@ pub enum Refusal {
         /// Which.
         session: SessionId,
     },
+    /// The namespace is being built anew already.
+    #[error("session {session} is being restored in {candidate}")]
+    RestoreUnderWay {
+        /// Whose.
+        session: SessionId,
+        /// Where.
+        candidate: SessionId,
+    },
+    /// There is no restore to go on with.
+    #[error("session {session} is not being restored")]
+    NoRestore {
+        /// Whose.
+        session: SessionId,
+    },
+    /// A cell ran in the session since the restore was planned, and publishing would lose what it did.
+    #[error("session {session} has run other cells since the restore was planned")]
+    RestoreOvertaken {
+        /// Whose.
+        session: SessionId,
+    },
+    /// The kernels cannot be exchanged at this moment.
+    #[error("session {session} cannot take over the restored kernel now: {why}")]
+    RestoreNotReady {
+        /// Whose.
+        session: SessionId,
+        /// What stands in the way.
+        why: String,
+    },
     /// There is no such open question.
     #[error("there is no open question {permission}")]
     NoSuchPermission {

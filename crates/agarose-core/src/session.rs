@@ -17,7 +17,7 @@ use crate::{
     cell::{Cell, Phase, Run},
     effect::Effect,
     event::{Event, TicketEnded, TicketQueued},
-    id::{Generation, Language, Lease, Owner, SessionId, TicketId},
+    id::{BlobRef, Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
     slot::Slot,
     ticket::{Cancel, Ticket, Timeouts, Work},
@@ -53,6 +53,8 @@ pub struct Session {
     pub permissions: BTreeMap<PermissionId, Permission>,
     /// Facts that did not fit the state they met. Never more than zero in a log of ours.
     pub anomalies: u64,
+    /// The namespaces that are being built anew.
+    pub restores: BTreeMap<Language, Restore>,
     /// The kernels of an earlier daemon that nobody has spoken to since.
     pub(crate) unattached: BTreeSet<Language>,
     /// When the driver has to look at it again; derived.
@@ -66,6 +68,17 @@ pub struct Closed {
     pub reason: String,
     /// Whether its name is freed when the last work is gone.
     pub remove: bool,
+}
+
+/// A namespace that is being built anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restore {
+    /// The session in which it is built.
+    pub candidate: SessionId,
+    /// What is run.
+    pub plan: BlobRef,
+    /// The life that the session got from it, once it has.
+    pub published: Option<Generation>,
 }
 
 /// How long an interrupt's verdict is awaited before nobody is taken to have been reached.
@@ -88,6 +101,7 @@ impl Session {
             ordinal: 0,
             permissions: BTreeMap::new(),
             anomalies: 0,
+            restores: BTreeMap::new(),
             unattached: BTreeSet::new(),
             deadline: None,
         }
@@ -160,6 +174,18 @@ impl Session {
             | Event::AllPaused { .. }
             | Event::AllResumed { .. } => false,
             Event::SessionOpened { .. } | Event::SessionRemoved { .. } => true,
+            Event::CellAnalysed { ticket, .. } => self.tickets.contains_key(ticket),
+            Event::RestoreStarted { language, candidate, plan, .. } => {
+                let restore = Restore { candidate: candidate.clone(), plan: *plan, published: None };
+                self.restores.insert(*language, restore).is_none()
+            }
+            // The kernels are exchanged where both sessions are: in the world.
+            Event::RestorePublished { language, generation, .. } => {
+                let Some(restore) = self.restores.get_mut(language) else { return false };
+                restore.published = Some(*generation);
+                true
+            }
+            Event::RestoreEnded { language, .. } => self.restores.remove(language).is_some(),
             Event::SessionPaused { by, .. } => {
                 self.paused = Some(by.clone());
                 true
@@ -530,6 +556,11 @@ impl Session {
     /// Whether time alone changes something here by now.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         self.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// Sets the deadline anew after a change that no event of this session made.
+    pub(crate) fn set_deadline(&mut self, policy: &Policy) {
+        self.deadline = self.earliest_deadline(policy);
     }
 
     /// The earliest moment at which time alone changes something here.

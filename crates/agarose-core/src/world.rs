@@ -19,11 +19,11 @@ use crate::{
     command::{Cancel, Command, Context, KnownTicket, Reach, Submit},
     effect::{Effect, Obligation},
     event::{Event, TicketEnded, TicketQueued},
-    id::{Generation, Owner, SessionId, TicketId},
+    id::{Generation, Language, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
     plan::Plan,
     refusal::Refusal,
-    session::Session,
+    session::{Restore, Session},
     slot::Slot,
     time::{Millis, Stamp},
     watchdog::{Cause, Rung},
@@ -115,6 +115,8 @@ pub struct World {
     keys: BTreeMap<SessionId, BTreeMap<String, TicketId>>,
     recent_by_ticket: BTreeMap<TicketId, KnownTicket>,
     questions: BTreeMap<PermissionId, SessionId>,
+    /// The sessions of kernels that were started for another one.
+    moved: BTreeMap<Generation, SessionId>,
     deadlines: BTreeSet<(u64, SessionId)>,
 }
 
@@ -313,17 +315,102 @@ impl World {
                     by: by.clone(),
                 }]))
             }
+            Command::StartRestore { session, language, candidate, plan } => {
+                let state = self.named(session)?;
+                if let Some(open) = state.restores.get(language) {
+                    let candidate = open.candidate.clone();
+                    return Err(Refusal::RestoreUnderWay { session: session.clone(), candidate });
+                }
+                Ok(Decision::done(alloc::vec![Event::RestoreStarted {
+                    session: session.clone(),
+                    language: *language,
+                    candidate: candidate.clone(),
+                    plan: *plan,
+                }]))
+            }
+            Command::PublishRestore { session, language, ordinal } => {
+                self.publish_restore(session, *language, *ordinal)
+            }
+            Command::EndRestore { session, language, outcome, report } => {
+                let restore = self.restore(session, *language)?;
+                let candidate = restore.candidate.clone();
+                let mut events = alloc::vec![Event::RestoreEnded {
+                    session: session.clone(),
+                    language: *language,
+                    candidate: candidate.clone(),
+                    outcome: *outcome,
+                    report: *report,
+                }];
+                if self.sessions.contains_key(&candidate) {
+                    let reason = "the restore is over";
+                    events.extend(self.close(&candidate, &Owner::system(), reason, true, context)?.events);
+                }
+                Ok(Decision::done(events))
+            }
             Command::Tick => Ok(Decision::done(self.tick(context))),
             Command::Settle { session } => self.with_session(session, context, |_| {}),
             Command::Kernel { session, language, generation, report } => {
-                self.with_session(session, context, |plan| {
+                self.with_session(self.home(session, *generation), context, |plan| {
                     plan.kernel(*language, *generation, report.clone())
                 })
             }
             Command::Execution { session, lease, report } => {
-                self.with_session(session, context, |plan| plan.execution(*lease, report.clone()))
+                self.with_session(self.home(session, lease.generation), context, |plan| {
+                    plan.execution(*lease, report.clone())
+                })
             }
         }
+    }
+
+    fn named(&self, session: &SessionId) -> Result<&Session, Refusal> {
+        self.sessions.get(session).ok_or_else(|| Refusal::NoSuchSession { session: session.clone() })
+    }
+
+    fn restore(&self, session: &SessionId, language: Language) -> Result<&Restore, Refusal> {
+        let restore = self.named(session)?.restores.get(&language);
+        restore.ok_or_else(|| Refusal::NoRestore { session: session.clone() })
+    }
+
+    /// The session that a kernel belongs to now; whoever speaks to it may know only the first one.
+    fn home<'a>(&'a self, first: &'a SessionId, generation: Generation) -> &'a SessionId {
+        self.moved.get(&generation).unwrap_or(first)
+    }
+
+    /// Exchanges the kernels of a session and its candidate, when both stand still and nothing ran in
+    /// the session meanwhile: what a cell did to the old kernel would be lost.
+    fn publish_restore(&self, id: &SessionId, language: Language, ordinal: u64) -> Result<Decision, Refusal> {
+        let restore = self.restore(id, language)?;
+        if restore.published.is_some() {
+            return Ok(Decision::done(Vec::new()));
+        }
+        let session = self.named(id)?;
+        let candidate = self.named(&restore.candidate)?;
+        if session.ordinal != ordinal {
+            return Err(Refusal::RestoreOvertaken { session: id.clone() });
+        }
+        let not_ready = |why: &str| Refusal::RestoreNotReady { session: id.clone(), why: String::from(why) };
+        if session.active.is_some() {
+            return Err(not_ready("it is running a ticket"));
+        }
+        if candidate.active.is_some() {
+            return Err(not_ready("the candidate is running a ticket"));
+        }
+        let replaced = match session.slot(language) {
+            Slot::Absent { .. } => None,
+            Slot::Ready { generation, .. } => Some(*generation),
+            Slot::Starting { .. } => return Err(not_ready("its kernel is starting")),
+            Slot::Stopping { .. } => return Err(not_ready("its kernel is stopping")),
+        };
+        let Slot::Ready { generation, .. } = candidate.slot(language) else {
+            return Err(not_ready("the candidate has no kernel"));
+        };
+        Ok(Decision::done(alloc::vec![Event::RestorePublished {
+            session: id.clone(),
+            language,
+            candidate: restore.candidate.clone(),
+            generation: *generation,
+            replaced,
+        }]))
     }
 
     fn with_session(
@@ -388,6 +475,14 @@ impl World {
             resource_keys: submit.resource_keys.clone(),
             metadata: submit.metadata.clone(),
         })));
+        if let Some(analysis) = &submit.analysis {
+            plan.push(Event::CellAnalysed {
+                session: submit.session.clone(),
+                ticket: submit.ticket,
+                analyser: analysis.analyser.clone(),
+                facts: analysis.facts,
+            });
+        }
         Ok(Decision {
             events: plan.finish(),
             answer: Answer::Ticket { ticket: submit.ticket, repeated: false },
@@ -637,6 +732,19 @@ impl World {
                 }
             }
             Event::SessionRemoved { session } => self.remove(session),
+            Event::RestorePublished { session, language, candidate, generation, replaced } => {
+                self.exchange(session, candidate, *language);
+                self.moved.insert(*generation, session.clone());
+                if let Some(replaced) = replaced {
+                    self.moved.insert(*replaced, candidate.clone());
+                }
+                self.apply_to_session(now, event);
+                self.refresh_deadline(candidate);
+            }
+            Event::KernelGone { generation, .. } => {
+                self.moved.remove(generation);
+                self.apply_to_session(now, event);
+            }
             Event::TicketQueued(queued) => {
                 self.index_queued(queued);
                 self.apply_to_session(now, event);
@@ -667,19 +775,53 @@ impl World {
             | Event::KernelReady { .. }
             | Event::KernelStartFailed { .. }
             | Event::KernelStopRequested { .. }
-            | Event::KernelGone { .. }
             | Event::KernelReattached { .. }
             | Event::ExecuteRequested { .. }
             | Event::ExecuteAcknowledged { .. }
             | Event::ResultReceived { .. }
             | Event::OutputKept { .. }
             | Event::ActivityNoted { .. }
+            | Event::CellAnalysed { .. }
+            | Event::RestoreStarted { .. }
+            | Event::RestoreEnded { .. }
             | Event::LadderStarted { .. }
             | Event::InterruptRequested { .. }
             | Event::InterruptAnswered { .. }
             | Event::KillRequested { .. }
             | Event::GroupStopped { .. }
             | Event::LadderEnded { .. } => self.apply_to_session(now, event),
+        }
+    }
+
+    /// The kernel of each becomes that of the other.
+    fn exchange(&mut self, one: &SessionId, other: &SessionId, language: Language) {
+        let mut part = |id: &SessionId| {
+            let session = self.sessions.get_mut(id)?;
+            let slot = session.slots.remove(&language).unwrap_or_default();
+            Some((slot, session.unattached.remove(&language)))
+        };
+        let (first, second) = (part(one), part(other));
+        for (id, part) in [(one, second), (other, first)] {
+            let (Some(session), Some((slot, unattached))) = (self.sessions.get_mut(id), part) else {
+                self.anomalies = self.anomalies.saturating_add(1);
+                continue;
+            };
+            session.slots.insert(language, slot);
+            if unattached {
+                session.unattached.insert(language);
+            }
+        }
+    }
+
+    /// A session's deadline follows from its state, which another session's event has changed.
+    fn refresh_deadline(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if let Some(at) = session.deadline {
+            self.deadlines.remove(&(at, id.clone()));
+        }
+        session.set_deadline(&self.policy);
+        if let Some(at) = session.deadline {
+            self.deadlines.insert((at, id.clone()));
         }
     }
 
@@ -832,6 +974,10 @@ impl World {
             | Event::KernelGone { .. }
             | Event::ExecuteAcknowledged { .. }
             | Event::ActivityNoted { .. }
+            | Event::CellAnalysed { .. }
+            | Event::RestoreStarted { .. }
+            | Event::RestorePublished { .. }
+            | Event::RestoreEnded { .. }
             | Event::LadderStarted { .. }
             | Event::InterruptAnswered { .. }
             | Event::GroupStopped { .. }

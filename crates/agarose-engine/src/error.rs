@@ -98,6 +98,10 @@ impl RequestError {
                 Refusal::NotOwner { .. } => "not_owner",
                 Refusal::NotRunning { .. } => "not_running",
                 Refusal::NotQueued { .. } => "not_queued",
+                Refusal::RestoreUnderWay { .. } => "restore_under_way",
+                Refusal::NoRestore { .. } => "no_restore",
+                Refusal::RestoreOvertaken { .. } => "restore_overtaken",
+                Refusal::RestoreNotReady { .. } => "restore_not_ready",
             },
             Self::NotFound { .. } => "not_found",
             Self::BadRequest { .. } => "bad_request",
@@ -139,6 +143,14 @@ impl RequestError {
                     format!("take it out of the queue with `agarose cancel {ticket}`")
                 }
                 Refusal::NotQueued { ticket } => format!("stop it with `agarose cancel {ticket}`"),
+                Refusal::RestoreUnderWay { candidate, .. } => {
+                    format!("wait for it, or stop it with `agarose session cleanup {candidate}`")
+                }
+                Refusal::NoRestore { session } => format!("begin one with `agarose restore {session}`"),
+                Refusal::RestoreOvertaken { session } => {
+                    format!("restore again with `agarose restore {session}`")
+                }
+                Refusal::RestoreNotReady { .. } => "wait until it stands still and try again".to_owned(),
                 Refusal::NoSuchSession { .. } => "`agarose sessions` lists them".to_owned(),
                 Refusal::NoSuchPermission { .. } => "`agarose pending` lists the open questions".to_owned(),
             },

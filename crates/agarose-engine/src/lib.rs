@@ -8,10 +8,14 @@
 //! | `driver` | the loop: decide, make durable, let out |
 //! | `kernels` | a supervisor's connection, as commands |
 //! | `recovery` | what a start finds, and what becomes of it |
+//! | `analysis` | facts of cells, recorded beside them and read again |
+//! | `restore` | a namespace that is built anew and published once |
 //! | `request` | what a caller may ask, checked once |
+//! | `stale` | which results of a session can still be trusted |
 //! | `view` | what a caller is shown |
 //! | `snapshot`, `clock`, `config`, `error` | what their names say |
 
+mod analysis;
 mod clock;
 mod config;
 mod driver;
@@ -19,7 +23,9 @@ mod error;
 mod kernels;
 mod recovery;
 mod request;
+pub mod restore;
 mod snapshot;
+pub mod stale;
 pub mod view;
 
 use std::{
@@ -50,6 +56,7 @@ use driver::{Decided, Health, Incoming, Input, chain};
 pub use error::{RequestError, StartError};
 use kernels::{Live, ToLink};
 pub use request::{Asked, SubmitRequest};
+use stale::{Projection, Projections, StaleView, WhatIfView};
 use view::{History, PermissionView, SessionView, StatusView, TicketView};
 
 /// A running engine. Handles are cheap and may be dropped; [`Engine::shutdown`] ends it in order.
@@ -68,6 +75,7 @@ struct Inner {
     version: String,
     default_timeout: Option<Millis>,
     recovery: Vec<String>,
+    projections: Projections,
 }
 
 /// A ticket that was accepted.
@@ -124,7 +132,9 @@ impl Engine {
     /// # Errors
     /// The directory cannot be used, is somebody else's, or its log is damaged. Nothing is lost then.
     pub async fn start(config: EngineConfig) -> Result<Self, StartError> {
-        recovery::start(config).await
+        let engine = recovery::start(config).await?;
+        engine.resume_restores().await;
+        Ok(engine)
     }
 
     async fn ask(
@@ -161,8 +171,12 @@ impl Engine {
         let digest = request.digest();
         let ticket = request.ticket.unwrap_or_else(clock::fresh_ticket);
         let mut attachments = Vec::new();
+        let mut analysis = None;
         let work = match request.asked {
             Asked::Cell { code, name } => {
+                analysis = Some(
+                    analysis::record(&self.inner.reader, request.language, &code, &mut attachments).await?,
+                );
                 let source = kernels::store(&self.inner.reader, code, &mut attachments)
                     .await
                     .map_err(|error| RequestError::ReadOnly { cause: error.to_string() })?;
@@ -198,6 +212,7 @@ impl Engine {
             resource_keys: request.resource_keys,
             workspace: request.workspace.map(|path| path.display().to_string()),
             metadata: request.metadata.map(|value| value.to_string()),
+            analysis,
             known,
         };
         let decided = self.ask(Command::Submit(Box::new(submit)), attachments).await?;
@@ -429,7 +444,90 @@ impl Engine {
         if running {
             self.show_live_output(ticket, &mut shown).await;
         }
+        self.show_analysis(ticket, &mut shown).await?;
         Ok(shown)
+    }
+
+    /// What the analysis says of a cell, and what follows from it in its session.
+    async fn show_analysis(&self, ticket: TicketId, shown: &mut TicketView) -> Result<(), RequestError> {
+        let history = self.read_history(ticket)?;
+        let Some((_, queued)) = &history.queued else { return Ok(()) };
+        let Work::Cell { source, .. } = &queued.work else { return Ok(()) };
+        let facts = analysis::read(&self.inner.reader, queued.language, history.analysis.as_ref(), source);
+        let Some(facts) = facts else { return Ok(()) };
+        shown.analysis = Some(agarose_analysis::Summary::from(&*facts));
+        let origin = stale::origin(queued.owner.kind);
+        let workspace = self.workspace(&queued.session).await?;
+        let (seen, verdict) = self
+            .project(queued.session.clone(), move |projection| {
+                let run = projection.runs.iter().rposition(|ran| ran.ticket == ticket);
+                let seen = run.map(|run| projection.seen(run, workspace.as_deref()));
+                (seen.unwrap_or_default(), projection.verdict(ticket, workspace.as_deref()))
+            })
+            .await?;
+        let visibility = agarose_analysis::policy::visibility(&facts, origin, &seen);
+        let replay = agarose_analysis::policy::replay(&facts, origin, &seen);
+        shown.visibility = Some(stale::word(&visibility.value));
+        shown.visibility_reasons = visibility.reasons;
+        shown.replay_policy = Some(stale::word(&replay.value));
+        shown.replay_reasons = replay.reasons;
+        shown.verdict = verdict;
+        Ok(())
+    }
+
+    /// Where a session's cells run, if it is there and says so.
+    async fn workspace(&self, session: &SessionId) -> Result<Option<PathBuf>, RequestError> {
+        let name = session.clone();
+        self.query(move |world| world.sessions().get(&name)?.workspace.clone().map(PathBuf::from)).await
+    }
+
+    /// Asks something of what ran in a session, where nobody else waits.
+    async fn project<T: Send + 'static>(
+        &self,
+        session: SessionId,
+        ask: impl FnOnce(&mut Projection) -> T + Send + 'static,
+    ) -> Result<T, RequestError> {
+        let inner = Arc::clone(&self.inner);
+        tokio::task::spawn_blocking(move || inner.projections.with(&inner.reader, &session, ask))
+            .await
+            .map_err(|error| internal(&error))
+    }
+
+    /// Which results of a session can still be trusted.
+    ///
+    /// # Errors
+    /// There is no such session, or the engine is gone.
+    pub async fn stale(
+        &self,
+        session: SessionId,
+        policy: agarose_analysis::stale::Policy,
+    ) -> Result<StaleView, RequestError> {
+        self.cut(session.clone()).await?;
+        let workspace = self.workspace(&session).await?;
+        let name = session.clone();
+        self.project(session, move |projection| projection.view(&name, policy, workspace.as_deref())).await
+    }
+
+    /// What would have to run again if a cell of a session had another source.
+    ///
+    /// # Errors
+    /// There is no such session or cell, or the engine is gone.
+    pub async fn what_if(
+        &self,
+        session: SessionId,
+        cell: String,
+        code: String,
+    ) -> Result<WhatIfView, RequestError> {
+        self.cut(session.clone()).await?;
+        let asked = cell.clone();
+        let found = self
+            .project(session.clone(), move |projection| {
+                let ran = projection.runs.iter().rev().find(|ran| ran.cell == asked)?;
+                let facts = agarose_analysis::analyse(analysis::named(ran.language), &code);
+                Some(projection.what_if(&asked, &facts))
+            })
+            .await?;
+        found.ok_or_else(|| RequestError::NotFound { what: format!("cell {cell:?} in session {session}") })
     }
 
     /// The output so far of a cell that runs.
@@ -604,6 +702,12 @@ impl Engine {
     /// # Errors
     /// There is no such session, or the engine is gone.
     pub async fn session(&self, session: SessionId) -> Result<SessionView, RequestError> {
+        let mut cut = self.cut(session.clone()).await?;
+        cut.cells = self.stale(session, agarose_analysis::stale::Policy::DocumentOrder).await?.cells;
+        Ok(cut)
+    }
+
+    async fn cut(&self, session: SessionId) -> Result<SessionView, RequestError> {
         let name = session.clone();
         self.query(move |world| world.sessions().get(&name).map(|found| view::session(world, found)))
             .await?

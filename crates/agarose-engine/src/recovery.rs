@@ -24,6 +24,7 @@ use crate::{
     error::StartError,
     kernels::{Kernels, Live, Reattachment, Surroundings},
     snapshot::{self, Base},
+    stale::Projections,
 };
 
 /// How long a start waits for the supervisors that it found before it takes requests all the same.
@@ -128,6 +129,7 @@ pub(crate) async fn start(config: EngineConfig) -> Result<Engine, StartError> {
             version: config.version,
             default_timeout: config.default_timeout,
             recovery,
+            projections: Projections::default(),
         }),
     })
 }

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use agarose_analysis::Summary;
 use agarose_core::{
     BlobRef, Counters, Event, Executed, Generation, Language, Lease, Owner, Stamp, TicketId, Unit, Word,
     World,
@@ -119,6 +120,24 @@ pub struct TicketView {
     /// Its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// What it reads, writes and deletes, as it was recorded with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<Summary>,
+    /// What it is for: `scientific`, `scratch`, `recovery` or `system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub visibility_reasons: Vec<String>,
+    /// Whether it may be repeated: `safe`, `conditional` or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_policy: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replay_reasons: Vec<String>,
+    /// Whether its result can still be trusted, in its session as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<crate::stale::VerdictView>,
 }
 
 /// Who asked.
@@ -231,6 +250,10 @@ pub struct SessionView {
     pub active_count: u64,
     /// Its kernels.
     pub kernels: Vec<KernelView>,
+    /// Its cells that have run and whether their results can still be trusted; only where one session is
+    /// asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<crate::stale::CellVerdict>,
 }
 
 /// An open ticket in a session's cut.
@@ -369,6 +392,8 @@ pub(crate) struct History {
     pub(crate) variables_lost: Option<Generation>,
     pub(crate) acknowledged: bool,
     pub(crate) cancel: Option<String>,
+    /// The version of an analysis and its facts.
+    pub(crate) analysis: Option<(String, BlobRef)>,
     pub(crate) record: Option<BlobRef>,
     pub(crate) output: Option<Output>,
     /// Why the watchdog last began to stop it.
@@ -385,6 +410,7 @@ impl History {
                 self.sent = Some((stamp, lease, ordinal));
                 self.variables_lost = variables_lost;
             }
+            Event::CellAnalysed { analyser, facts, .. } => self.analysis = Some((analyser, facts)),
             Event::ExecuteAcknowledged { .. } => self.acknowledged = true,
             Event::CancelRequested { reason, .. } => self.cancel = Some(reason),
             Event::ResultReceived { record, output, .. } => {
@@ -420,7 +446,10 @@ impl History {
             | Event::LadderEnded { .. }
             | Event::PermissionProposed { .. }
             | Event::PermissionDecided { .. }
-            | Event::PermissionExpired { .. } => {}
+            | Event::PermissionExpired { .. }
+            | Event::RestoreStarted { .. }
+            | Event::RestorePublished { .. }
+            | Event::RestoreEnded { .. } => {}
         }
     }
 
@@ -565,6 +594,16 @@ pub(crate) enum DisplayFrame {
     Show(Display, Vec<Vec<u8>>),
     /// What was shown before is taken back.
     Clear,
+}
+
+impl DisplayFrame {
+    /// Whether it shows something that is kept as a figure.
+    pub(crate) fn is_figure(&self) -> bool {
+        match self {
+            Self::Show(display, _) => display.parts.iter().any(|part| figure_suffix(&part.mime).is_some()),
+            Self::Clear => false,
+        }
+    }
 }
 
 /// The display frames in a run of the display channel.
@@ -856,6 +895,7 @@ pub(crate) fn session(world: &World, session: &Session) -> SessionView {
         queued_count: session.queue.len() as u64,
         active_count: u64::from(session.active.is_some()),
         kernels: kernels(session).collect(),
+        cells: Vec::new(),
     }
 }
 

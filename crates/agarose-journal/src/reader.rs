@@ -88,6 +88,11 @@ impl Reader {
         self.walk(.., Some(Index::Session(session.clone())))
     }
 
+    /// The events of a session in a range of sequence numbers, in order.
+    pub fn session_events(&self, session: &SessionId, range: impl RangeBounds<u64>) -> Events {
+        self.walk(range, Some(Index::Session(session.clone())))
+    }
+
     fn walk(&self, range: impl RangeBounds<u64>, only: Option<Index>) -> Events {
         let from = match range.start_bound() {
             Bound::Included(n) => (*n).max(1),

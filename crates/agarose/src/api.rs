@@ -103,6 +103,34 @@ pub(crate) struct DecisionBody {
     pub(crate) owner: String,
 }
 
+/// A question: what if this cell had this code?
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WhatIfBody {
+    pub(crate) cell: String,
+    pub(crate) code: String,
+}
+
+/// A request to build a namespace anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RestoreBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) language: Option<String>,
+    /// Empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) names: Vec<String>,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// A request to stop a restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RestoreCancelBody {
+    pub(crate) owner: String,
+}
+
 /// A request to stop the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,6 +214,11 @@ pub(crate) struct TicketView {
     pub(crate) figures: Vec<String>,
     pub(crate) error: Option<ErrorView>,
     pub(crate) notes: Vec<String>,
+    pub(crate) analysis: Option<agarose_analysis::Summary>,
+    pub(crate) visibility: Option<String>,
+    pub(crate) replay_policy: Option<String>,
+    pub(crate) replay_reasons: Vec<String>,
+    pub(crate) verdict: Option<agarose_engine::stale::VerdictView>,
 }
 
 impl TicketView {

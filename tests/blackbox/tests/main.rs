@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "a test that skips itself says why")]
 
+mod analysis;
 mod attempts;
 mod cells;
 mod coordinator;

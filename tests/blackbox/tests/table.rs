@@ -16,8 +16,9 @@ fn promised() -> BTreeSet<String> {
     promised.extend(numbered("coordinator", &mut (1..=25).chain([27])));
     promised.extend(numbered("kernel", &mut (1..=16).chain([18, 24, 25])));
     promised.extend(numbered("journal", &mut (1..=11).chain([14, 15, 17, 19, 20])));
-    promised.extend(numbered("recovery", &mut (1..=3)));
+    promised.extend(numbered("recovery", &mut (1..=3).chain(5..=6)));
     promised.extend(numbered("watchdog", &mut (12..=15).chain(20..=22)));
+    promised.extend(numbered("analysis", &mut (1..=9)));
     let odd = |prefix: &str, last: u32| {
         (1..=last).step_by(2).map(|number| format!("{prefix}-{number:02}")).collect::<Vec<_>>()
     };

@@ -51,6 +51,7 @@ fn submit(rng: &mut Rng, ticket: TicketId, open: &[TicketId]) -> Submit {
         resource_keys: Vec::new(),
         workspace: None,
         metadata: None,
+        analysis: None,
         known: Vec::new(),
     }
 }

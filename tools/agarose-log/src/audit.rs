@@ -30,7 +30,11 @@ fn act(event: &Event) -> Option<(Option<Owner>, &'static str)> {
         Event::PermissionProposed { .. } => (None, "permission"),
         Event::PermissionDecided { by, .. } => (Some(by.clone()), "permission"),
         Event::PermissionExpired { .. } => (system(), "permission"),
-        Event::SessionOpened { .. }
+        Event::RestorePublished { .. } => (system(), "restore"),
+        Event::CellAnalysed { .. }
+        | Event::RestoreStarted { .. }
+        | Event::RestoreEnded { .. }
+        | Event::SessionOpened { .. }
         | Event::SessionRemoved { .. }
         | Event::TicketAdmitted { .. }
         | Event::TicketEnded(_)

@@ -171,6 +171,14 @@ pub(crate) fn event(event: &Event) -> String {
         Event::PermissionExpired { permission, .. } => {
             format!("nobody has answered in time, which means no ({permission})")
         }
+        Event::CellAnalysed { analyser, .. } => format!("what it reads and writes is known ({analyser})"),
+        Event::RestoreStarted { language, candidate, .. } => {
+            format!("its {language} namespace is being built anew in {candidate}")
+        }
+        Event::RestorePublished { candidate, generation, .. } => {
+            format!("it goes on with kernel {generation}, which was built in {candidate}")
+        }
+        Event::RestoreEnded { outcome, .. } => format!("the restore is over: {}", outcome.as_str()),
     }
 }
 

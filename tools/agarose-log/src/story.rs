@@ -162,7 +162,11 @@ impl Story {
             | Event::LadderEnded { .. }
             | Event::PermissionProposed { .. }
             | Event::PermissionDecided { .. }
-            | Event::PermissionExpired { .. } => {}
+            | Event::PermissionExpired { .. }
+            | Event::CellAnalysed { .. }
+            | Event::RestoreStarted { .. }
+            | Event::RestorePublished { .. }
+            | Event::RestoreEnded { .. } => {}
         }
     }
 

@@ -245,6 +245,10 @@ fn contents(event: &Event) -> Vec<BlobRef> {
         | Event::LadderEnded { .. }
         | Event::PermissionProposed { .. }
         | Event::PermissionDecided { .. }
-        | Event::PermissionExpired { .. } => Vec::new(),
+        | Event::PermissionExpired { .. }
+        | Event::RestorePublished { .. } => Vec::new(),
+        Event::CellAnalysed { facts, .. } => vec![*facts],
+        Event::RestoreStarted { plan, .. } => vec![*plan],
+        Event::RestoreEnded { report, .. } => vec![*report],
     }
 }

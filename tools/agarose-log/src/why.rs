@@ -185,7 +185,11 @@ fn is_context(event: &Event, story: &Story, place: Place) -> bool {
             its_turn && story.queued().is_none_or(|queued| queued.language == *language)
         }
         Event::PermissionDecided { .. } | Event::PermissionExpired { .. } => its_turn,
-        Event::SessionOpened { .. }
+        Event::CellAnalysed { .. }
+        | Event::RestoreStarted { .. }
+        | Event::RestorePublished { .. }
+        | Event::RestoreEnded { .. }
+        | Event::SessionOpened { .. }
         | Event::SessionRemoved { .. }
         | Event::TicketQueued(_)
         | Event::TicketAdmitted { .. }

@@ -116,6 +116,7 @@ pub(crate) fn request(in_session: &str, ticket: u128) -> Submit {
         resource_keys: vec![],
         workspace: None,
         metadata: None,
+        analysis: None,
         known: vec![],
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod script;
 mod coordinator;
 mod purity;
 mod recovery;
+mod restore;
 pub(crate) mod scale;
 mod tables;
 mod watchdog;

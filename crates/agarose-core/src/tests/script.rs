@@ -339,5 +339,9 @@ fn tell(event: &Event) -> String {
             format!("{} {permission}", if *allowed { "allowed" } else { "denied" })
         }
         Event::PermissionExpired { permission, .. } => format!("expired {permission}"),
+        Event::CellAnalysed { ticket, .. } => format!("analysed {ticket}"),
+        Event::RestoreStarted { session, candidate, .. } => format!("restore {session} in {candidate}"),
+        Event::RestorePublished { session, generation, .. } => format!("restored {session} as {generation}"),
+        Event::RestoreEnded { session, outcome, .. } => format!("restore {session} {}", outcome.as_str()),
     }
 }

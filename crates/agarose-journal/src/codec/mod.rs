@@ -36,7 +36,7 @@ const fn kind(number: u16, version: u16, name: &'static str) -> Kind {
 }
 
 /// Every kind that this version can read. The numbers are frozen.
-const KINDS: [Kind; 34] = [
+const KINDS: [Kind; 38] = [
     kind(1, 1, "DaemonStarted"),
     kind(2, 1, "DaemonStopping"),
     kind(10, 1, "SessionOpened"),
@@ -62,6 +62,7 @@ const KINDS: [Kind; 34] = [
     kind(42, 1, "ResultReceived"),
     kind(43, 1, "OutputKept"),
     kind(44, 1, "ActivityNoted"),
+    kind(45, 1, "CellAnalysed"),
     kind(50, 1, "LadderStarted"),
     kind(51, 1, "InterruptRequested"),
     kind(52, 1, "InterruptAnswered"),
@@ -71,6 +72,9 @@ const KINDS: [Kind; 34] = [
     kind(60, 1, "PermissionProposed"),
     kind(61, 1, "PermissionDecided"),
     kind(62, 1, "PermissionExpired"),
+    kind(70, 1, "RestoreStarted"),
+    kind(71, 1, "RestorePublished"),
+    kind(72, 1, "RestoreEnded"),
 ];
 
 /// Why an event has no bytes.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 use agarose_core::{
     BlobRef, Counters, Generation, Language, Lease, Millis, Owner, OwnerKind, SessionId, TicketId, Unit,
     attempt::{EndCause, Executed, Word},
-    event::{DaemonStarted, Event, Output, ResultStatus, TicketEnded, TicketQueued},
+    event::{DaemonStarted, Event, Output, RestoreOutcome, ResultStatus, TicketEnded, TicketQueued},
     permission::PermissionId,
     slot::{Exit, GroupOutcome, KernelProcess, ProcessNote, StopReason},
     ticket::{Timeouts, Work},
@@ -20,6 +20,7 @@ use super::{DecodeError, KINDS, decode, encode};
 /// Samples of every kind of event, and of every form that its contents can take.
 fn samples() -> Vec<Event> {
     let session = SessionId::new("analysis").unwrap();
+    let other_session = SessionId::new("restore-1").unwrap();
     let ticket = TicketId(0x0193_8d5b_7c00_1234_5678_9abc_def0_1122);
     let other = TicketId(300);
     let generation = Generation(7);
@@ -157,6 +158,32 @@ fn samples() -> Vec<Event> {
             by: ada.clone(),
         },
         Event::PermissionExpired { session: session.clone(), permission: PermissionId(5) },
+        Event::CellAnalysed {
+            session: session.clone(),
+            ticket,
+            analyser: "agarose-analysis 1".to_owned(),
+            facts: blob,
+        },
+        Event::RestoreStarted {
+            session: session.clone(),
+            language: Language::Python,
+            candidate: other_session.clone(),
+            plan: blob,
+        },
+        Event::RestorePublished {
+            session: session.clone(),
+            language: Language::R,
+            candidate: other_session.clone(),
+            generation,
+            replaced: Some(Generation(6)),
+        },
+        Event::RestorePublished {
+            session: session.clone(),
+            language: Language::R,
+            candidate: other_session.clone(),
+            generation,
+            replaced: None,
+        },
     ];
     for work in [Work::Cell { source: blob, name: None }, Work::StopKernel, Work::RestartKernel] {
         events.push(Event::TicketQueued(Box::new(TicketQueued {
@@ -233,6 +260,15 @@ fn samples() -> Vec<Event> {
     let verdicts = nobody.into_iter().map(|reason| Verdict::ReachedNobody { reason });
     for verdict in verdicts.chain([Verdict::Delivered]) {
         events.push(Event::InterruptAnswered { session: session.clone(), lease, verdict });
+    }
+    for outcome in [RestoreOutcome::Complete, RestoreOutcome::Partial, RestoreOutcome::Failed] {
+        events.push(Event::RestoreEnded {
+            session: session.clone(),
+            language: Language::Python,
+            candidate: other_session.clone(),
+            outcome,
+            report: blob,
+        });
     }
     for outcome in groups.clone() {
         events.push(Event::GroupStopped { session: session.clone(), lease, outcome });

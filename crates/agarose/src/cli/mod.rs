@@ -6,11 +6,13 @@ mod doctor;
 mod exec;
 mod log;
 mod observe;
+mod restore;
 mod run;
 mod screen;
 mod serve;
 mod sessions;
 mod show;
+mod stale;
 mod stop;
 mod submit;
 
@@ -133,6 +135,16 @@ enum Command {
     #[command(after_help = "Examples:\n  agarose analyse analysis.ipynb\n  \
         agarose analyse - -l r --json < script")]
     Analyse(AnalyseArgs),
+    /// Say which results of a session can still be trusted, and why the others cannot
+    #[command(after_help = "Examples:\n  agarose stale work\n  \
+        agarose stale work --what-if load.py -c 'x = 2'")]
+    Stale(StaleArgs),
+    /// Build a session's namespace anew from the cells that made it
+    #[command(after_help = "Examples:\n  agarose restore work --names df,model --dry-run\n  \
+        agarose restore work\n\n\
+        Only the cells that the names need run again, in a kernel of their own, and only those that may.\n\
+        The session gets that kernel when the names are there. Ctrl-C stops it; the session keeps its kernel.")]
+    Restore(RestoreArgs),
     /// Inspect the log of the data directory; no daemon is needed
     #[command(after_help = "Example:\n  agarose log why 01kbcdefghjkmnpqrstvwxyz01")]
     Log(agarose_log::LogArgs),
@@ -344,6 +356,39 @@ pub(crate) struct AnalyseArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+pub(crate) struct StaleArgs {
+    /// Its name
+    session: String,
+    /// Count every later run, not only those of cells that stand before
+    #[arg(long, conflicts_with = "what_if")]
+    current_state: bool,
+    /// Ask what would have to run again if this cell had other code
+    #[arg(long, value_name = "CELL")]
+    what_if: Option<String>,
+    /// The other code
+    #[arg(short, long, value_name = "CODE", requires = "what_if", allow_hyphen_values = true)]
+    code: Option<String>,
+    /// A file with the other code, or - for standard input
+    #[arg(requires = "what_if", conflicts_with = "code")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// Its name
+    session: String,
+    /// The names that are wanted [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    names: Vec<String>,
+    /// Say what would be run, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The language: python or r [default: the one that ran last]
+    #[arg(short, long)]
+    language: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// The Python to check [default: the one that cells would run in]
     #[arg(long, value_name = "PATH")]
@@ -382,6 +427,8 @@ pub(crate) fn act(cli: Cli) -> Result<ExitCode, Problem> {
         Command::Deny(args) => control::decide(global, &args, false),
         Command::Run(args) => run::run(global, &args),
         Command::Analyse(args) => analyse::analyse(global, &args),
+        Command::Stale(args) => stale::stale(global, &args),
+        Command::Restore(args) => restore::restore(global, &args),
         Command::Doctor(args) => doctor::doctor(global, args.python.as_deref()),
         Command::Completions(args) => {
             let mut script = Vec::new();

@@ -48,6 +48,18 @@ fn text(view: &TicketView) -> String {
             reason.map_or("asked for".into(), |reason| format!("asked for: {}", printable(reason))),
         );
     }
+    if let Some(analysis) = &view.analysis {
+        row("reads", printable(&analysis.reads.join(", ")));
+        row("writes", printable(&analysis.writes.join(", ")));
+        row("deletes", printable(&analysis.deletes.join(", ")));
+    }
+    row("for", view.visibility.clone().unwrap_or_default());
+    if let Some(replay) = &view.replay_policy {
+        row("replay", format!("{replay}: {}", printable(&view.replay_reasons.join("; "))));
+    }
+    if let Some(verdict) = &view.verdict {
+        row("result", super::stale::told(verdict));
+    }
     for figure in &view.figures {
         row("figure", figure.clone());
     }

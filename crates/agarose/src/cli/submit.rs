@@ -30,6 +30,15 @@ pub(super) fn submit(global: &Global, args: &SubmitArgs) -> Result<Exit, Problem
     Ok(Exit::Done)
 }
 
+/// The code that was typed, or that of a file.
+pub(super) fn code(code: Option<&str>, file: Option<&Path>) -> Result<String, Problem> {
+    match (code, file) {
+        (Some(code), _) => Ok(code.to_owned()),
+        (None, Some(path)) => read_source(path).map(|(code, _)| code),
+        (None, None) => Err(Problem::usage("there is no code").hint("give -c CODE, a file, or - for stdin")),
+    }
+}
+
 /// The request that was typed.
 pub(super) fn request(args: &SubmitArgs) -> Result<SubmitBody, Problem> {
     let owner = owner(args.owner.as_deref())?;

@@ -8,10 +8,13 @@ mod output;
 
 use std::time::Duration;
 
+use agarose_analysis::stale::Policy;
 use agarose_core::{
     Language, Millis, Owner, PermissionId, SessionId, TicketId, command::Reach, world::CancelAnswer,
 };
-use agarose_engine::{Asked, Engine, RequestError, SubmitRequest, Submitted, Waited};
+use agarose_engine::{
+    Asked, Engine, RequestError, SubmitRequest, Submitted, Waited, restore::RestoreRequest,
+};
 use axum::{
     Router,
     body::Bytes,
@@ -57,6 +60,10 @@ pub(crate) fn router(served: Served) -> Router {
         .route("/v1/sessions", get(sessions))
         .route("/v1/sessions/{session}", get(session))
         .route("/v1/sessions/{session}/close", post(close))
+        .route("/v1/sessions/{session}/stale", get(stale))
+        .route("/v1/sessions/{session}/what-if", post(what_if))
+        .route("/v1/sessions/{session}/restore", post(restore))
+        .route("/v1/sessions/{session}/restore/cancel", post(cancel_restore))
         .route("/v1/pause", post(pause))
         .route("/v1/resume", post(resume))
         .route("/v1/permissions", get(permissions))
@@ -138,7 +145,11 @@ fn ticket_of(error: &RequestError) -> Option<String> {
         | Refusal::SessionClosed { .. }
         | Refusal::QueueFull { .. }
         | Refusal::NoSuchSession { .. }
-        | Refusal::NoSuchPermission { .. } => None,
+        | Refusal::NoSuchPermission { .. }
+        | Refusal::RestoreUnderWay { .. }
+        | Refusal::NoRestore { .. }
+        | Refusal::RestoreOvertaken { .. }
+        | Refusal::RestoreNotReady { .. } => None,
     }
 }
 
@@ -323,6 +334,57 @@ async fn sessions(State(served): State<Served>) -> Result<Response, Refused> {
 
 async fn session(State(served): State<Served>, Path(session): Path<String>) -> Result<Response, Refused> {
     Ok(Json(served.engine.session(session_id(&session)?).await?).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StaleQuery {
+    #[serde(default = "document_order")]
+    policy: Policy,
+}
+
+const fn document_order() -> Policy {
+    Policy::DocumentOrder
+}
+
+async fn stale(
+    State(served): State<Served>,
+    Path(session): Path<String>,
+    asked: Result<Query<StaleQuery>, QueryRejection>,
+) -> Result<Response, Refused> {
+    let policy = query(asked)?.policy;
+    Ok(Json(served.engine.stale(session_id(&session)?, policy).await?).into_response())
+}
+
+async fn what_if(
+    State(served): State<Served>,
+    Path(session): Path<String>,
+    bytes: Bytes,
+) -> Result<Response, Refused> {
+    let request: api::WhatIfBody = body(&bytes)?;
+    let found = served.engine.what_if(session_id(&session)?, request.cell, request.code).await?;
+    Ok(Json(found).into_response())
+}
+
+async fn restore(
+    State(served): State<Served>,
+    Path(session): Path<String>,
+    bytes: Bytes,
+) -> Result<Response, Refused> {
+    let request: api::RestoreBody = body(&bytes)?;
+    let language = request.language.as_deref().map(|text| field("language", text)).transpose()?;
+    let request = RestoreRequest { language, names: request.names, dry_run: request.dry_run };
+    Ok(Json(served.engine.restore(session_id(&session)?, request).await?).into_response())
+}
+
+async fn cancel_restore(
+    State(served): State<Served>,
+    Path(session): Path<String>,
+    bytes: Bytes,
+) -> Answer<serde_json::Value> {
+    let request: api::RestoreCancelBody = body(&bytes)?;
+    served.engine.cancel_restore(session_id(&session)?, owner(&request.owner)?).await?;
+    Ok(Json(json!({ "session": session, "stopping": true })))
 }
 
 async fn close(

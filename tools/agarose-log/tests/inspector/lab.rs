@@ -176,6 +176,7 @@ impl Lab {
             resource_keys: Vec::new(),
             workspace: None,
             metadata: None,
+            analysis: None,
             known: Vec::new(),
         };
         self.attachments.push(source);
