@@ -117,8 +117,9 @@ sum(range(10**13))
         .map(|pid| i32::try_from(pid).unwrap())
         .collect();
     eventually("all of the old kernel is gone", || {
-        let left = lab.processes().into_iter().filter(|pid| before.contains(pid) && !kernels.contains(pid));
-        left.filter(|pid| is_alive(*pid)).next().is_none().then_some(())
+        let mut left =
+            lab.processes().into_iter().filter(|pid| before.contains(pid) && !kernels.contains(pid));
+        (!left.any(is_alive)).then_some(())
     });
     let message = shown["error"]["message"].as_str().unwrap();
     assert!(message.contains("had to be killed"), "{message}");
