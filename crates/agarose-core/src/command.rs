@@ -191,6 +191,31 @@ pub struct Submit {
     pub known: Vec<KnownTicket>,
 }
 
+impl Submit {
+    /// A request for nothing but what every ticket has.
+    #[must_use]
+    pub fn plain(session: SessionId, ticket: TicketId, owner: Owner, language: Language, work: Work) -> Self {
+        Self {
+            session,
+            ticket,
+            owner,
+            language,
+            work,
+            key: None,
+            digest: [0; 32],
+            after: None,
+            retry_of: None,
+            timeouts: Timeouts::default(),
+            branch: None,
+            resource_keys: Vec::new(),
+            workspace: None,
+            metadata: None,
+            analysis: None,
+            known: Vec::new(),
+        }
+    }
+}
+
 /// What an analysis says of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {

@@ -409,6 +409,29 @@ pub struct TicketQueued {
     pub metadata: Option<String>,
 }
 
+impl TicketQueued {
+    /// A ticket with nothing but what every ticket has.
+    #[must_use]
+    pub fn plain(session: SessionId, ticket: TicketId, owner: Owner, language: Language, work: Work) -> Self {
+        Self {
+            session,
+            ticket,
+            owner,
+            language,
+            work,
+            key: None,
+            digest: [0; 32],
+            after: None,
+            after_word: None,
+            retry_of: None,
+            timeouts: Timeouts::default(),
+            branch: None,
+            resource_keys: Vec::new(),
+            metadata: None,
+        }
+    }
+}
+
 /// The last word of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TicketEnded {

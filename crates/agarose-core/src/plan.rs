@@ -14,7 +14,7 @@ use crate::{
     permission::PermissionId,
     session::Session,
     slot::{Exit, GroupOutcome, Slot, StopReason},
-    ticket::{Timeouts, Work},
+    ticket::Work,
     watchdog::{Cause, KernelFate, LadderEnd, NobodyReason, Rung, Verdict},
     world::{Gates, Policy},
 };
@@ -488,23 +488,9 @@ impl<'world> Plan<'world> {
 
     /// A stop in line like every other writer's, so that it never overtakes anybody.
     fn queue_idle_stop(&mut self, language: Language) {
-        let ticket = self.context.mint();
-        self.push(Event::TicketQueued(Box::new(TicketQueued {
-            session: self.session.id.clone(),
-            ticket,
-            owner: Owner::idle(),
-            language,
-            work: Work::StopKernel,
-            key: None,
-            digest: [0; 32],
-            after: None,
-            after_word: None,
-            retry_of: None,
-            timeouts: Timeouts::default(),
-            branch: None,
-            resource_keys: Vec::new(),
-            metadata: None,
-        })));
+        let (session, ticket) = (self.session.id.clone(), self.context.mint());
+        let queued = TicketQueued::plain(session, ticket, Owner::idle(), language, Work::StopKernel);
+        self.push(Event::TicketQueued(Box::new(queued)));
     }
 
     /// What a supervisor says of its kernel. A report about another life is stale and decides

@@ -285,9 +285,7 @@ impl World {
                 self.close(session, by, reason, *remove, context)
             }
             Command::ProposePermission { session, ticket, method, detail, expires_after } => {
-                let Some(asking) = self.sessions.get(session) else {
-                    return Err(Refusal::NoSuchSession { session: session.clone() });
-                };
+                let asking = self.named(session)?;
                 // A question of a cell that has ended would never be expired with it.
                 if let Some(ticket) = ticket.filter(|ticket| !asking.tickets.contains_key(ticket)) {
                     return Err(Refusal::NoSuchTicket { ticket });
@@ -419,10 +417,7 @@ impl World {
         context: Context,
         act: impl FnOnce(&mut Plan<'_>),
     ) -> Result<Decision, Refusal> {
-        let Some(session) = self.sessions.get(session) else {
-            return Err(Refusal::NoSuchSession { session: session.clone() });
-        };
-        let mut plan = self.plan(session.clone(), context);
+        let mut plan = self.plan(self.named(session)?.clone(), context);
         act(&mut plan);
         Ok(Decision::done(plan.finish()))
     }
@@ -605,7 +600,7 @@ impl World {
             };
             return Ok(Decision::done(events));
         };
-        let session = self.sessions.get(id).ok_or_else(|| Refusal::NoSuchSession { session: id.clone() })?;
+        let session = self.named(id)?;
         let events = match session.paused {
             Some(_) => Vec::new(),
             None => alloc::vec![Event::SessionPaused { session: id.clone(), by: by.clone() }],
@@ -645,7 +640,7 @@ impl World {
         remove: bool,
         context: Context,
     ) -> Result<Decision, Refusal> {
-        let session = self.sessions.get(id).ok_or_else(|| Refusal::NoSuchSession { session: id.clone() })?;
+        let session = self.named(id)?;
         let already = session.closed.as_ref().is_some_and(|closed| closed.remove || !remove);
         if already {
             return self.with_session(id, context, |_| {});
@@ -739,7 +734,7 @@ impl World {
                     self.moved.insert(*replaced, candidate.clone());
                 }
                 self.apply_to_session(now, event);
-                self.refresh_deadline(candidate);
+                self.change(candidate, Session::set_deadline);
             }
             Event::KernelGone { generation, .. } => {
                 self.moved.remove(generation);
@@ -813,25 +808,18 @@ impl World {
         }
     }
 
-    /// A session's deadline follows from its state, which another session's event has changed.
-    fn refresh_deadline(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if let Some(at) = session.deadline {
-            self.deadlines.remove(&(at, id.clone()));
-        }
-        session.set_deadline(&self.policy);
-        if let Some(at) = session.deadline {
-            self.deadlines.insert((at, id.clone()));
+    fn apply_to_session(&mut self, now: Stamp, event: &Event) {
+        let apply = |session: &mut Session, policy: &Policy| session.apply(now, event, policy);
+        if !event.session().is_some_and(|id| self.change(id, apply)) {
+            self.anomalies = self.anomalies.saturating_add(1);
         }
     }
 
-    fn apply_to_session(&mut self, now: Stamp, event: &Event) {
-        let Some(session) = event.session().and_then(|id| self.sessions.get_mut(id)) else {
-            self.anomalies = self.anomalies.saturating_add(1);
-            return;
-        };
+    /// Changes a session and keeps the index of deadlines with it; says whether it is there.
+    fn change(&mut self, id: &SessionId, change: impl FnOnce(&mut Session, &Policy)) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
         let before = session.deadline;
-        session.apply(now, event, &self.policy);
+        change(session, &self.policy);
         if session.deadline != before {
             if let Some(at) = before {
                 self.deadlines.remove(&(at, session.id.clone()));
@@ -840,6 +828,7 @@ impl World {
                 self.deadlines.insert((at, session.id.clone()));
             }
         }
+        true
     }
 
     /// A daemon is there again: what it waits for from outside gets its time anew.

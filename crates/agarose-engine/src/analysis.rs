@@ -32,15 +32,14 @@ pub(crate) async fn record(
         of(language, code)
     };
     let bytes = serde_json::to_vec(&facts).map_err(|error| internal(&error))?;
-    let facts = kernels::store(reader, bytes, attachments)
-        .await
-        .map_err(|error| RequestError::ReadOnly { cause: error.to_string() })?;
+    let facts =
+        kernels::store(reader, bytes, attachments).await.map_err(|error| RequestError::not_stored(&error))?;
     Ok(Analysis { analyser: ANALYSER.to_owned(), facts })
 }
 
 /// The facts of a source; what is not UTF-8 in it is shown replaced, as it is everywhere.
 fn of(language: Language, code: &[u8]) -> Facts {
-    analyse(named(language), &String::from_utf8_lossy(code))
+    analyse(analysed_as(language), &String::from_utf8_lossy(code))
 }
 
 /// The facts of a cell: the recorded ones, or new ones when there are none of this version.
@@ -59,7 +58,8 @@ pub(crate) fn read(
 }
 
 /// A language by the analysis' name of it.
-pub(crate) const fn named(language: Language) -> agarose_analysis::Language {
+#[must_use]
+pub const fn analysed_as(language: Language) -> agarose_analysis::Language {
     match language {
         Language::Python => agarose_analysis::Language::Python,
         Language::R => agarose_analysis::Language::R,

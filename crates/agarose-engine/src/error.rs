@@ -80,6 +80,11 @@ pub enum RequestError {
 }
 
 impl RequestError {
+    /// Content could not be brought to the disk.
+    pub(crate) fn not_stored(error: &std::io::Error) -> Self {
+        Self::ReadOnly { cause: error.to_string() }
+    }
+
     /// A stable word for programs.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

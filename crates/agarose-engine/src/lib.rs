@@ -39,6 +39,7 @@ use agarose_core::{
     Answer, Command, Millis, Owner, PermissionId, SessionId, TicketId, Word, World,
     command::{Cancel, KnownTicket, Reach, Submit},
     event::Event,
+    session::Session,
     stream,
     ticket::{Timeouts, Work},
     world::CancelAnswer,
@@ -51,6 +52,7 @@ pub use agarose_kernel::{
     spec::KernelLimits,
     wire::worker::{UseIpython, WorkerOptions},
 };
+pub use analysis::analysed_as;
 pub use config::{EngineConfig, KernelConfig, OrphanGrace};
 use driver::{Decided, Health, Incoming, Input, chain};
 pub use error::{RequestError, StartError};
@@ -179,7 +181,7 @@ impl Engine {
                 );
                 let source = kernels::store(&self.inner.reader, code, &mut attachments)
                     .await
-                    .map_err(|error| RequestError::ReadOnly { cause: error.to_string() })?;
+                    .map_err(|error| RequestError::not_stored(&error))?;
                 Work::Cell { source, name }
             }
             Asked::StopKernel => Work::StopKernel,
@@ -437,20 +439,25 @@ impl Engine {
         }
         let running = history.ended.is_none() && history.output.is_none();
         let (reader, figures) = (self.inner.reader.clone(), view::figures_directory(&self.inner.data_dir));
-        let mut shown =
-            tokio::task::spawn_blocking(move || view::ticket(ticket, &history, position, &reader, &figures))
-                .await
-                .map_err(|error| internal(&error))?;
+        let (mut shown, history) = tokio::task::spawn_blocking(move || {
+            (view::ticket(ticket, &history, position, &reader, &figures), history)
+        })
+        .await
+        .map_err(|error| internal(&error))?;
         if running {
             self.show_live_output(ticket, &mut shown).await;
         }
-        self.show_analysis(ticket, &mut shown).await?;
+        self.show_analysis(ticket, &history, &mut shown).await?;
         Ok(shown)
     }
 
     /// What the analysis says of a cell, and what follows from it in its session.
-    async fn show_analysis(&self, ticket: TicketId, shown: &mut TicketView) -> Result<(), RequestError> {
-        let history = self.read_history(ticket)?;
+    async fn show_analysis(
+        &self,
+        ticket: TicketId,
+        history: &History,
+        shown: &mut TicketView,
+    ) -> Result<(), RequestError> {
         let Some((_, queued)) = &history.queued else { return Ok(()) };
         let Work::Cell { source, .. } = &queued.work else { return Ok(()) };
         let facts = analysis::read(&self.inner.reader, queued.language, history.analysis.as_ref(), source);
@@ -477,8 +484,27 @@ impl Engine {
 
     /// Where a session's cells run, if it is there and says so.
     async fn workspace(&self, session: &SessionId) -> Result<Option<PathBuf>, RequestError> {
+        match self.workspace_there(session).await {
+            Err(RequestError::Refused(agarose_core::Refusal::NoSuchSession { .. })) => Ok(None),
+            found => found,
+        }
+    }
+
+    /// Where the cells of a session that has to be there run, if it says so.
+    async fn workspace_there(&self, session: &SessionId) -> Result<Option<PathBuf>, RequestError> {
+        self.of_session(session, |_, found| found.workspace.clone().map(PathBuf::from)).await
+    }
+
+    /// Asks something of a session that has to be there.
+    async fn of_session<T: Send + 'static>(
+        &self,
+        session: &SessionId,
+        ask: impl FnOnce(&World, &Session) -> T + Send + 'static,
+    ) -> Result<T, RequestError> {
         let name = session.clone();
-        self.query(move |world| world.sessions().get(&name)?.workspace.clone().map(PathBuf::from)).await
+        self.query(move |world| world.sessions().get(&name).map(|found| ask(world, found))).await?.ok_or_else(
+            || RequestError::Refused(agarose_core::Refusal::NoSuchSession { session: session.clone() }),
+        )
     }
 
     /// Asks something of what ran in a session, where nobody else waits.
@@ -502,8 +528,7 @@ impl Engine {
         session: SessionId,
         policy: agarose_analysis::stale::Policy,
     ) -> Result<StaleView, RequestError> {
-        self.cut(session.clone()).await?;
-        let workspace = self.workspace(&session).await?;
+        let workspace = self.workspace_there(&session).await?;
         let name = session.clone();
         self.project(session, move |projection| projection.view(&name, policy, workspace.as_deref())).await
     }
@@ -518,12 +543,12 @@ impl Engine {
         cell: String,
         code: String,
     ) -> Result<WhatIfView, RequestError> {
-        self.cut(session.clone()).await?;
+        self.of_session(&session, |_, _| ()).await?;
         let asked = cell.clone();
         let found = self
             .project(session.clone(), move |projection| {
                 let ran = projection.runs.iter().rev().find(|ran| ran.cell == asked)?;
-                let facts = agarose_analysis::analyse(analysis::named(ran.language), &code);
+                let facts = agarose_analysis::analyse(analysis::analysed_as(ran.language), &code);
                 Some(projection.what_if(&asked, &facts))
             })
             .await?;
@@ -702,16 +727,9 @@ impl Engine {
     /// # Errors
     /// There is no such session, or the engine is gone.
     pub async fn session(&self, session: SessionId) -> Result<SessionView, RequestError> {
-        let mut cut = self.cut(session.clone()).await?;
+        let mut cut = self.of_session(&session, view::session).await?;
         cut.cells = self.stale(session, agarose_analysis::stale::Policy::DocumentOrder).await?.cells;
         Ok(cut)
-    }
-
-    async fn cut(&self, session: SessionId) -> Result<SessionView, RequestError> {
-        let name = session.clone();
-        self.query(move |world| world.sessions().get(&name).map(|found| view::session(world, found)))
-            .await?
-            .ok_or(RequestError::Refused(agarose_core::Refusal::NoSuchSession { session }))
     }
 
     /// The daemon, at a glance.

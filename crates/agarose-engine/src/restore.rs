@@ -219,22 +219,17 @@ impl Engine {
         session: &SessionId,
         request: &RestoreRequest,
     ) -> Result<(Language, Plan), RequestError> {
-        let name = session.clone();
-        let found = self
-            .query(move |world| {
-                let session = world.sessions().get(&name)?;
+        let (busy, ordinal, kernels) = self
+            .of_session(session, |_, session| {
                 let kernels: Vec<Language> = session
                     .slots
                     .iter()
                     .filter(|(_, slot)| !slot.is_absent())
                     .map(|(language, _)| *language)
                     .collect();
-                Some((session.active.is_some(), session.ordinal, kernels))
+                (session.active.is_some(), session.ordinal, kernels)
             })
             .await?;
-        let Some((busy, ordinal, kernels)) = found else {
-            return Err(Refusal::NoSuchSession { session: session.clone() }.into());
-        };
         if busy {
             let why = "it is running a ticket, whose effect is not known yet".to_owned();
             return Err(Refusal::RestoreNotReady { session: session.clone(), why }.into());
@@ -277,12 +272,12 @@ impl Engine {
             Ok(false) | Err(_) => Ok(BTreeSet::new()),
         };
         view.reasons.extend(self.environment_differs(&session, language, &restore.candidate, &plan).await?);
-        settle(&plan, &mut view, there);
-        if view.outcome != RestoreOutcome::Failed.as_str() && !view.published {
+        let mut outcome = settle(&plan, &mut view, there);
+        if outcome != RestoreOutcome::Failed && !view.published {
             match self.publish(&session, language, plan.ordinal).await {
                 Ok(()) => view.published = true,
                 Err(error) => {
-                    view.outcome = RestoreOutcome::Failed.as_str().to_owned();
+                    outcome = RestoreOutcome::Failed;
                     view.reasons.push(error.to_string());
                     let restored = std::mem::take(&mut view.restored);
                     let reason = "it was rebuilt, but the candidate was not published".to_owned();
@@ -291,11 +286,7 @@ impl Engine {
                 }
             }
         }
-        let outcome = match view.outcome.as_str() {
-            "complete" => RestoreOutcome::Complete,
-            "partial" => RestoreOutcome::Partial,
-            _ => RestoreOutcome::Failed,
-        };
+        outcome.as_str().clone_into(&mut view.outcome);
         let (report, attachments) = self.keep(&view).await?;
         let end = Command::EndRestore { session, language, outcome, report };
         self.ask(end, attachments).await?;
@@ -354,7 +345,7 @@ impl Engine {
         let mut attachments = Vec::new();
         let blob = crate::kernels::store(&self.inner.reader, bytes, &mut attachments)
             .await
-            .map_err(|error| RequestError::ReadOnly { cause: error.to_string() })?;
+            .map_err(|error| RequestError::not_stored(&error))?;
         Ok((blob, attachments))
     }
 
@@ -369,11 +360,8 @@ impl Engine {
     ) -> Result<bool, RequestError> {
         let mut ran = false;
         for (at, step) in plan.steps.iter().enumerate() {
-            let blocked = step.needs.iter().find_map(|needed| {
-                let needed = view.steps.get(*needed)?;
-                let stands = matches!(needed.state.as_str(), "done" | "differs");
-                (!stands).then(|| format!("it needs {}, which was not repeated", needed.cell))
-            });
+            let blocked = unmet(step, &view.steps, stands)
+                .map(|needed| format!("it needs {}, which was not repeated", needed.cell));
             let Some(shown) = view.steps.get_mut(at) else { break };
             if let Some(reason) = &step.refused {
                 shown.state = "refused".to_owned();
@@ -511,7 +499,8 @@ fn plan(
     workspace: Option<&Path>,
 ) -> Plan {
     let names = if names.is_empty() { all_names(projection, language) } else { names };
-    let slice = projection.project.slice(crate::analysis::named(language), names.iter().map(String::as_str));
+    let slice =
+        projection.project.slice(crate::analysis::analysed_as(language), names.iter().map(String::as_str));
     let places: BTreeMap<u32, usize> =
         slice.steps.iter().enumerate().map(|(at, step)| (step.run, at)).collect();
     let mut seeded = false;
@@ -591,6 +580,20 @@ fn changed_file(ran: &stale::Ran, workspace: Option<&Path>) -> Option<String> {
     })
 }
 
+/// Whether a step was repeated, with whatever result.
+fn stands(step: &StepView) -> bool {
+    matches!(step.state.as_str(), "done" | "differs")
+}
+
+/// The first step that another one needs and that is not met.
+fn unmet<'a>(
+    step: &PlannedStep,
+    steps: &'a [StepView],
+    is_met: impl Fn(&StepView) -> bool,
+) -> Option<&'a StepView> {
+    step.needs.iter().filter_map(|needed| steps.get(*needed)).find(|needed| !is_met(needed))
+}
+
 /// A plan for people, as if all of it will be done.
 fn planned(session: &SessionId, language: Language, plan: &Plan) -> RestoreView {
     let mut view = RestoreView {
@@ -615,10 +618,8 @@ fn planned(session: &SessionId, language: Language, plan: &Plan) -> RestoreView 
         ..RestoreView::default()
     };
     for at in 0..plan.steps.len() {
-        let blocked = plan.steps[at].needs.iter().find_map(|needed| {
-            let needed = view.steps.get(*needed)?;
-            (needed.state != "planned").then(|| format!("it needs {}, which is not repeated", needed.cell))
-        });
+        let blocked = unmet(&plan.steps[at], &view.steps, |needed| needed.state == "planned")
+            .map(|needed| format!("it needs {}, which is not repeated", needed.cell));
         if let Some(reason) = blocked.filter(|_| view.steps[at].state == "planned") {
             view.steps[at].state = "blocked".to_owned();
             view.steps[at].because = Some(reason);
@@ -627,13 +628,17 @@ fn planned(session: &SessionId, language: Language, plan: &Plan) -> RestoreView 
     let all: BTreeSet<String> = plan.names.iter().cloned().collect();
     let mut best = view.clone();
     best.steps.iter_mut().filter(|step| step.state == "planned").for_each(|step| step.state = "done".into());
-    settle(plan, &mut best, Ok(all));
-    (view.outcome, view.restored, view.missing) = (best.outcome, best.restored, best.missing);
+    settle(plan, &mut best, Ok(all)).as_str().clone_into(&mut view.outcome);
+    (view.restored, view.missing) = (best.restored, best.missing);
     view
 }
 
 /// The word, from the states of the steps and the names that are there.
-fn settle(plan: &Plan, view: &mut RestoreView, there: Result<BTreeSet<String>, RequestError>) {
+fn settle(
+    plan: &Plan,
+    view: &mut RestoreView,
+    there: Result<BTreeSet<String>, RequestError>,
+) -> RestoreOutcome {
     let there = match there {
         Ok(there) => there,
         Err(error) => {
@@ -646,7 +651,7 @@ fn settle(plan: &Plan, view: &mut RestoreView, there: Result<BTreeSet<String>, R
     let unknown: BTreeSet<&String> = plan.missing.iter().map(|missing| &missing.name).collect();
     for name in plan.names.iter().filter(|name| !unknown.contains(name)) {
         let makers = || plan.steps.iter().zip(&view.steps).filter(|(step, _)| step.makes.contains(name));
-        let undone = makers().find(|(_, shown)| !matches!(shown.state.as_str(), "done" | "differs"));
+        let undone = makers().find(|(_, shown)| !stands(shown));
         let reason = match undone {
             Some((_, shown)) => {
                 let why = shown.because.clone().unwrap_or_else(|| "it was not repeated".to_owned());
@@ -661,7 +666,7 @@ fn settle(plan: &Plan, view: &mut RestoreView, there: Result<BTreeSet<String>, R
         }
     }
     let differs = view.steps.iter().any(|step| step.state == "differs");
-    let outcome = match (view.restored.is_empty(), view.missing.is_empty()) {
+    match (view.restored.is_empty(), view.missing.is_empty()) {
         (true, _) => RestoreOutcome::Failed,
         (false, true) if !differs && view.reasons.is_empty() => RestoreOutcome::Complete,
         // A kernel that works is not given up for a part of what it has.
@@ -670,8 +675,7 @@ fn settle(plan: &Plan, view: &mut RestoreView, there: Result<BTreeSet<String>, R
             RestoreOutcome::Failed
         }
         (false, _) => RestoreOutcome::Partial,
-    };
-    outcome.as_str().clone_into(&mut view.outcome);
+    }
 }
 
 /// What a repetition shows beside the run that it repeats.

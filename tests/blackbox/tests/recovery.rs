@@ -14,6 +14,20 @@ fn without_starts(mut events: Vec<Value>) -> Vec<Value> {
     events
 }
 
+/// Kills the supervisor of a worker, which takes the worker along.
+fn kill_supervisor(worker: i32) {
+    signal(parent(worker), Signal::SIGKILL);
+    eventually("the worker went with its supervisor", || (!is_alive(worker)).then_some(()));
+}
+
+/// Changes what a supervisor has written down about itself.
+fn rewrite_processes(lab: &Lab, shown: &Value, change: impl FnOnce(&mut Value)) {
+    let file = lab.kernel_directory(shown["generation"].as_str().unwrap()).join("processes.json");
+    let mut processes: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut processes);
+    fs::write(&file, processes.to_string()).unwrap();
+}
+
 #[test]
 fn a_queue_without_a_kernel_goes_on_by_itself_after_a_crash() {
     let mut lab = Lab::started();
@@ -81,8 +95,7 @@ fn a_kernel_killed_whole_while_no_daemon_was_there_makes_its_cell_lost() {
     lab.until_printed(&ticket, "on");
     let worker = lab.worker("s");
     lab.kill_daemon();
-    signal(parent(worker), Signal::SIGKILL);
-    eventually("the worker went with its supervisor", || (!is_alive(worker)).then_some(()));
+    kill_supervisor(worker);
     lab.serve(&[]);
     let shown = lab.wait(&ticket);
     assert_eq!(shown["state"], "lost", "{shown:#}");
@@ -99,13 +112,11 @@ fn a_machine_that_was_started_again_makes_its_cells_lost_with_that_reason() {
     let shown = lab.until_printed(&ticket, "on");
     let worker = lab.worker("s");
     lab.kill_daemon();
-    signal(parent(worker), Signal::SIGKILL);
-    eventually("the worker went with its supervisor", || (!is_alive(worker)).then_some(()));
+    kill_supervisor(worker);
     // What a reboot leaves: a directory that another boot has written.
-    let file = lab.kernel_directory(shown["generation"].as_str().unwrap()).join("processes.json");
-    let mut processes: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    processes["boot_id"] = "00000000-0000-0000-0000-000000000000".into();
-    fs::write(&file, processes.to_string()).unwrap();
+    rewrite_processes(&lab, &shown, |processes| {
+        processes["boot_id"] = "00000000-0000-0000-0000-000000000000".into();
+    });
     lab.serve(&[]);
     let shown = lab.wait(&ticket);
     assert_eq!(shown["state"], "lost", "{shown:#}");
@@ -121,13 +132,11 @@ fn a_number_that_belongs_to_somebody_else_now_is_not_taken_for_the_kernel() {
     let shown = lab.until_printed(&ticket, "on");
     let worker = lab.worker("s");
     lab.kill_daemon();
-    signal(parent(worker), Signal::SIGKILL);
-    eventually("the worker went with its supervisor", || (!is_alive(worker)).then_some(()));
+    kill_supervisor(worker);
     // The supervisor's number now is that of this test, which started at another time.
-    let file = lab.kernel_directory(shown["generation"].as_str().unwrap()).join("processes.json");
-    let mut processes: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    processes["supervisor"]["pid"] = std::process::id().into();
-    fs::write(&file, processes.to_string()).unwrap();
+    rewrite_processes(&lab, &shown, |processes| {
+        processes["supervisor"]["pid"] = std::process::id().into();
+    });
     lab.serve(&[]);
     assert_eq!(lab.wait(&ticket)["state"], "lost");
     assert_eq!(lab.exec("s", "1")["state"], "completed");
@@ -182,8 +191,7 @@ fn unheard() -> (Lab, String, i32) {
 #[test]
 fn a_cell_that_was_sent_and_lost_with_its_supervisor_may_have_run_or_not() {
     let (mut lab, ticket, worker) = unheard();
-    signal(parent(worker), Signal::SIGKILL);
-    eventually("the worker went with its supervisor", || (!is_alive(worker)).then_some(()));
+    kill_supervisor(worker);
     lab.serve(&[]);
     let shown = lab.wait(&ticket);
     assert_eq!(shown["state"], "lost", "{shown:#}");

@@ -30,16 +30,11 @@ fn submit(rng: &mut Rng, ticket: TicketId, open: &[TicketId]) -> Submit {
         1 => Work::RestartKernel,
         _ => Work::Cell { source: BlobRef { hash: [1; 32], length: 9 }, name: None },
     };
+    let (session, owner) = (session(rng), owner(rng));
+    let language = if rng.percent(25) { Language::R } else { Language::Python };
     Submit {
-        session: session(rng),
-        ticket,
-        owner: owner(rng),
-        language: if rng.percent(25) { Language::R } else { Language::Python },
-        work,
         key: rng.percent(30).then(|| format!("key {}", rng.below(6))),
-        digest: [0; 32],
         after: rng.percent(15).then(|| rng.pick(open).copied()).flatten(),
-        retry_of: None,
         timeouts: Timeouts {
             schedule_to_start: limit(rng, 20, 60_000),
             start_to_close: limit(rng, 50, 20_000),
@@ -47,12 +42,7 @@ fn submit(rng: &mut Rng, ticket: TicketId, open: &[TicketId]) -> Submit {
             interrupt_grace: limit(rng, 20, 5_000),
             kill_grace: limit(rng, 20, 5_000),
         },
-        branch: None,
-        resource_keys: Vec::new(),
-        workspace: None,
-        metadata: None,
-        analysis: None,
-        known: Vec::new(),
+        ..Submit::plain(session, ticket, owner, language, work)
     }
 }
 

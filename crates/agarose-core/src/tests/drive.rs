@@ -8,7 +8,7 @@ use crate::{
     event::{DaemonStarted, Event},
     id::{BlobRef, Generation, Language, Lease, Owner, OwnerKind, SessionId, TicketId},
     refusal::Refusal,
-    ticket::{Timeouts, Work},
+    ticket::Work,
     time::Stamp,
     world::{Answer, Policy, World},
 };
@@ -101,22 +101,6 @@ pub(crate) fn start(policy: Policy) -> Command {
 
 /// A request with nothing special about it.
 pub(crate) fn request(in_session: &str, ticket: u128) -> Submit {
-    Submit {
-        session: session(in_session),
-        ticket: TicketId(ticket),
-        owner: owner("a"),
-        language: Language::Python,
-        work: Work::Cell { source: blob(), name: None },
-        key: None,
-        digest: [0; 32],
-        after: None,
-        retry_of: None,
-        timeouts: Timeouts::default(),
-        branch: None,
-        resource_keys: vec![],
-        workspace: None,
-        metadata: None,
-        analysis: None,
-        known: vec![],
-    }
+    let work = Work::Cell { source: blob(), name: None };
+    Submit::plain(session(in_session), TicketId(ticket), owner("a"), Language::Python, work)
 }

@@ -186,22 +186,8 @@ fn samples() -> Vec<Event> {
         },
     ];
     for work in [Work::Cell { source: blob, name: None }, Work::StopKernel, Work::RestartKernel] {
-        events.push(Event::TicketQueued(Box::new(TicketQueued {
-            session: session.clone(),
-            ticket,
-            owner: ada.clone(),
-            language: Language::R,
-            work,
-            key: None,
-            digest: [0; 32],
-            after: None,
-            after_word: None,
-            retry_of: None,
-            timeouts: Timeouts::default(),
-            branch: None,
-            resource_keys: Vec::new(),
-            metadata: None,
-        })));
+        let queued = TicketQueued::plain(session.clone(), ticket, ada.clone(), Language::R, work);
+        events.push(Event::TicketQueued(Box::new(queued)));
     }
     for previous in [None, Some(Generation(6))] {
         let (session, language) = (session.clone(), Language::Python);

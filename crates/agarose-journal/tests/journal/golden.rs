@@ -10,7 +10,7 @@ use agarose_core::{
     attempt::{EndCause, Executed, Word},
     event::{DaemonStarted, Event, Output, ResultStatus, TicketEnded, TicketQueued},
     slot::KernelProcess,
-    ticket::{Timeouts, Work},
+    ticket::Work,
     world::{Policy, World},
 };
 use agarose_journal::{
@@ -49,6 +49,7 @@ fn story() -> (Vec<Vec<Event>>, Vec<Attachment>) {
         stream: Some(stream.blob()),
     };
     let status = ResultStatus::Ok;
+    let work = Work::Cell { source: source.blob(), name: None };
     let commits = vec![
         vec![Event::DaemonStarted(DaemonStarted {
             version: "0.1.0".to_owned(),
@@ -61,20 +62,9 @@ fn story() -> (Vec<Vec<Event>>, Vec<Attachment>) {
         vec![
             Event::SessionOpened { session: session.clone(), workspace: None },
             Event::TicketQueued(Box::new(TicketQueued {
-                session: session.clone(),
-                ticket: TICKET,
-                owner: Owner::system(),
-                language,
-                work: Work::Cell { source: source.blob(), name: None },
                 key: Some("once".to_owned()),
                 digest: [9; 32],
-                after: None,
-                after_word: None,
-                retry_of: None,
-                timeouts: Timeouts::default(),
-                branch: None,
-                resource_keys: Vec::new(),
-                metadata: None,
+                ..TicketQueued::plain(session.clone(), TICKET, Owner::system(), language, work)
             })),
             Event::TicketAdmitted { session: session.clone(), ticket: TICKET },
             Event::KernelStarting { session: session.clone(), language, generation, previous: None },

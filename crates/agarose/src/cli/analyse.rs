@@ -42,11 +42,7 @@ struct Analysed {
 
 impl Analysed {
     fn of(language: Language, source: &str) -> Self {
-        let language = match language {
-            Language::Python => agarose_analysis::Language::Python,
-            Language::R => agarose_analysis::Language::R,
-        };
-        let facts = agarose_analysis::analyse(language, source);
+        let facts = agarose_analysis::analyse(agarose_engine::analysed_as(language), source);
         Self { summary: Summary::from(&facts), facts }
     }
 }

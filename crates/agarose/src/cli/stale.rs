@@ -13,7 +13,7 @@ pub(super) fn stale(global: &Global, args: &StaleArgs) -> Result<Exit, Problem> 
     let mut client = Client::connect(&global.data_dir()?)?;
     let raw = match &args.what_if {
         Some(cell) => {
-            let code = super::submit::code(args.code.as_deref(), args.file.as_deref())?;
+            let (code, _) = super::submit::source(args.code.as_deref(), args.file.as_deref())?;
             let request = WhatIfBody { cell: cell.clone(), code };
             client.post(&session_path(&args.session, "/what-if"), &request)?
         }

@@ -30,11 +30,11 @@ pub(super) fn submit(global: &Global, args: &SubmitArgs) -> Result<Exit, Problem
     Ok(Exit::Done)
 }
 
-/// The code that was typed, or that of a file.
-pub(super) fn code(code: Option<&str>, file: Option<&Path>) -> Result<String, Problem> {
+/// The code that was typed, or that of a file with the file's name.
+pub(super) fn source(code: Option<&str>, file: Option<&Path>) -> Result<(String, Option<String>), Problem> {
     match (code, file) {
-        (Some(code), _) => Ok(code.to_owned()),
-        (None, Some(path)) => read_source(path).map(|(code, _)| code),
+        (Some(code), _) => Ok((code.to_owned(), None)),
+        (None, Some(path)) => read_source(path),
         (None, None) => Err(Problem::usage("there is no code").hint("give -c CODE, a file, or - for stdin")),
     }
 }
@@ -49,13 +49,7 @@ pub(super) fn request(args: &SubmitArgs) -> Result<SubmitBody, Problem> {
         }
         (None, _) => Language::Python,
     };
-    let (code, file_name) = match (&args.code, &args.file) {
-        (Some(code), _) => (code.clone(), None),
-        (None, Some(path)) => read_source(path)?,
-        (None, None) => {
-            return Err(Problem::usage("there is no code").hint("give -c CODE, a file, or - for stdin"));
-        }
-    };
+    let (code, file_name) = source(args.code.as_deref(), args.file.as_deref())?;
     Ok(SubmitBody {
         session: args.session.clone(),
         owner,

@@ -10,7 +10,7 @@ use agarose_core::{
     event::{DaemonStarted, Output, ResultStatus},
     slot::{GroupOutcome, KernelProcess},
     stream::{self, StreamChannel, StreamRun},
-    ticket::{Timeouts, Work},
+    ticket::Work,
     watchdog::Verdict,
 };
 use agarose_journal::{Attachment, Journal, Options, RawEvent};
@@ -161,24 +161,8 @@ impl Lab {
     pub(crate) fn submit_as(&mut self, name: &str, code: &str, change: impl FnOnce(&mut Submit)) -> TicketId {
         let source = Attachment::new(code.as_bytes()).unwrap();
         self.tickets += 1;
-        let mut submit = Submit {
-            session: session(name),
-            ticket: TicketId(self.tickets),
-            owner: owner("agent:ada"),
-            language: Language::Python,
-            work: Work::Cell { source: source.blob(), name: None },
-            key: None,
-            digest: [0; 32],
-            after: None,
-            retry_of: None,
-            timeouts: Timeouts::default(),
-            branch: None,
-            resource_keys: Vec::new(),
-            workspace: None,
-            metadata: None,
-            analysis: None,
-            known: Vec::new(),
-        };
+        let (ticket, work) = (TicketId(self.tickets), Work::Cell { source: source.blob(), name: None });
+        let mut submit = Submit::plain(session(name), ticket, owner("agent:ada"), Language::Python, work);
         self.attachments.push(source);
         change(&mut submit);
         let ticket = submit.ticket;
