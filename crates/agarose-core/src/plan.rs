@@ -473,8 +473,8 @@ impl<'world> Plan<'world> {
                     let reason = alloc::string::String::from("the kernel did not answer in time");
                     self.start_failed(language, generation, reason, false);
                 }
-                // No ticket is taken behind a closed door.
-                Slot::Ready { generation, .. } if self.session.closed.is_some() || !self.gates.admitting => {
+                // Nobody waits for it, so it may also be stopped without a ticket where none is taken.
+                Slot::Ready { generation, .. } if !self.takes_tickets() => {
                     self.stop_kernel(language, generation, StopReason::Idle);
                 }
                 Slot::Ready { .. } => self.queue_idle_stop(language),
@@ -484,6 +484,12 @@ impl<'world> Plan<'world> {
                 }
             }
         }
+    }
+
+    /// Whether a ticket of ours may be queued, by the rules for everybody's.
+    fn takes_tickets(&self) -> bool {
+        let waiting = u64::try_from(self.session.queue.len()).unwrap_or(u64::MAX);
+        self.session.closed.is_none() && self.gates.admitting && waiting < self.policy.queue_cap
     }
 
     /// A stop in line like every other writer's, so that it never overtakes anybody.

@@ -455,6 +455,19 @@ fn an_idle_kernel_is_stopped_by_a_ticket_of_its_own_and_only_while_nobody_wants_
 }
 
 #[test]
+fn an_idle_kernel_of_a_full_session_is_stopped_without_a_ticket_beyond_the_cap() {
+    walk(
+        "start idle=1000 cap=1
+         submit 1
+         ready g0
+         result 1 ok
+         submit 2 r
+         submit 3 r             -> queued 3
+         wait 1000              -> stop g0 (idle)",
+    );
+}
+
+#[test]
 fn whoever_cancels_the_stop_of_an_idle_kernel_keeps_it_as_long_again() {
     walk(
         "start idle=1000
