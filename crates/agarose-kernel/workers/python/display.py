@@ -226,6 +226,7 @@ class Displays:
             head["display_id"] = str(name)[:200]
         cells.output.before_frame()
         cells.wire.send(head, b"".join(data for _, data in forms))
+        cells.output.after_frame()
 
 
 class Handle:

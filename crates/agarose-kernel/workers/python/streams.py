@@ -249,6 +249,12 @@ class Output:
         self.listen(1)
         self.listen(2)
 
+    def after_frame(self):
+        """The frame is read before anything else is written, also by what writes to descriptors unseen."""
+        if _getpid() == self.pid:
+            self._settle("wire")
+            self.dirty.discard("wire")
+
     def another_writes(self):
         """A program that the cell starts may write to both descriptors unseen, from now on."""
         if _getpid() != self.pid:
