@@ -62,8 +62,9 @@ pub struct Descendants<'a> {
 
 impl Group for Descendants<'_> {
     fn list(&mut self) -> Vec<ProcessState> {
-        reap_orphans(Some(self.leader.pid));
         let mut found = descendants(Pid::this().as_raw());
+        // Afterwards: what was dead when it was looked at is then gone when nothing is left.
+        reap_orphans(Some(self.leader.pid));
         found.retain(|process| !process.is_dead());
         found
     }
