@@ -332,6 +332,30 @@ impl Drop for ImageDisk {
     }
 }
 
+/// Copies an image that its file system may be writing to: again, until nothing has changed meanwhile.
+/// A copy that is part of one moment and part of another is what no loss of power leaves.
+fn copy_of_one_moment(image: &Path, copied: &Path) {
+    let is_same = || {
+        let mut pair = [image, copied].map(|path| fs::File::open(path).unwrap());
+        let mut pieces = [vec![0; 1 << 20], vec![0; 1 << 20]];
+        loop {
+            let [one, other] = &mut pieces;
+            let length = pair[0].read(one).unwrap();
+            pair[1].read_exact(&mut other[..length]).unwrap();
+            if length == 0 || one[..length] != other[..length] {
+                return length == 0;
+            }
+        }
+    };
+    for _ in 0..100 {
+        fs::copy(image, copied).unwrap();
+        if is_same() {
+            return;
+        }
+    }
+    panic!("the image never stands still");
+}
+
 #[test]
 fn a_disk_copied_right_after_an_acknowledgement_has_what_was_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
@@ -360,7 +384,7 @@ fn a_disk_copied_right_after_an_acknowledgement_has_what_was_acknowledged() {
         }
         // What the disk has at this moment, as after a loss of power: nothing of the page cache above it.
         let copied = directory.path().join(format!("copy-{round}"));
-        fs::copy(&disk.image, &copied).unwrap();
+        copy_of_one_moment(&disk.image, &copied);
         let after = ImageDisk::mount(&copied, &directory.path().join(format!("after-{round}"))).unwrap();
         let opened = Journal::open(&after.at.join("journal"), &options).unwrap();
         assert_eq!(opened.report.head.sequence, last, "round {round}");
