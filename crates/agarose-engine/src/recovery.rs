@@ -160,7 +160,21 @@ fn sentences(report: &Report) -> Vec<String> {
             "the store had lost events {} to {known}; they were put back from the segments",
             had.saturating_add(1)
         )),
-        other => found.push(format!("the store was made anew from the segments: {other:?}")),
+        StoreReport::Mended { events, entries } => found.push(format!(
+            "the store had lost {events} events and {entries} entries in its middle; they were put back from the \
+             segments"
+        )),
+        StoreReport::Holes { cause } => found.push(format!(
+            "some of the store cannot be read ({cause}), and only it has the oldest events: `agarose log verify \
+             --deep` says which are affected"
+        )),
+        StoreReport::SetAside { path: Some(path), cause } => found.push(format!(
+            "the store could not be used ({cause}); it was made anew from the segments, and is kept as {}",
+            path.display()
+        )),
+        StoreReport::SetAside { path: None, cause } => {
+            found.push(format!("the store was made anew from the segments: {cause}"));
+        }
     }
     if report.fed > 0 {
         found.push(format!("the store lacked {} events; they were put back from the segments", report.fed));

@@ -1,11 +1,17 @@
 //! Fitting the store to the segments: what is in it, whether it can be believed, and what it lacks.
 
-use std::{fs, io, ops::Bound, path::PathBuf, sync::Arc};
+use std::{
+    fs, io,
+    ops::{Bound, Range},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use crate::{
     error::{OpenError, ReadError},
     files::Files,
     journal::Options,
+    mend::{Mended, mend},
     open::{StoreReport, at, lost_end},
     page,
     record::{ChainKey, Head},
@@ -185,6 +191,12 @@ fn judge_store(
             had.records.saturating_sub(1)
         )));
     }
+    let mended = match mend_store(chain, scan, &*store, had)? {
+        Ok(mended) => mended,
+        Err(cause) if from.records == 0 => return Ok(Verdict::Replace(cause)),
+        // Nothing but this store has what came before the segments.
+        Err(cause) => return Ok(Verdict::Keep(store, StoreReport::Holes { cause })),
+    };
     if had.sequence < scan.stored {
         // It has lost what it had: what is left of it is only believed after all of it has been read.
         if let Err(error) = whole(chain, &*store, had) {
@@ -192,12 +204,34 @@ fn judge_store(
         }
         return Ok(Verdict::Keep(store, StoreReport::LostTail { known: scan.stored, had: had.sequence }));
     }
-    let report = if existed {
+    let report = if !mended.is_nothing() {
+        StoreReport::Mended { events: mended.events, entries: mended.entries }
+    } else if existed {
         StoreReport::Sound
     } else {
         StoreReport::SetAside { path: None, cause: "it was not there".to_owned() }
     };
     Ok(Verdict::Keep(store, report))
+}
+
+/// Mends the store; says why when that cannot be done.
+fn mend_store(
+    chain: ChainKey,
+    scan: &Scan,
+    store: &dyn Store,
+    had: Head,
+) -> Result<Result<Mended, String>, OpenError> {
+    let mut all = Mended::default();
+    // Once more to see that what was put back is there.
+    for _ in 0..2 {
+        match mend(chain, scan, store, had) {
+            Ok(mended) if mended.is_nothing() => return Ok(Ok(all)),
+            Ok(mended) => all += mended,
+            Err(OpenError::Store(error)) => return Ok(Err(error.to_string())),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Err("what was put back into it is gone again".to_owned()))
 }
 
 pub(crate) fn says(error: &ReadError) -> String {
@@ -227,21 +261,21 @@ fn whole(chain: ChainKey, store: &dyn Store, head: Head) -> Result<(), ReadError
     Ok(())
 }
 
-/// Walks the segments that hold records after `after`.
-fn walk_after(
+/// Walks the records of the segments whose numbers are in a range.
+pub(crate) fn walk(
     chain: ChainKey,
     scan: &Scan,
-    after: u64,
+    records: Range<u64>,
     mut each: impl FnMut(Commit) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
     for segment in &scan.segments {
         let Some((before, end)) = segment.holds else { continue };
-        if end.records <= after {
+        if end.records <= records.start || before.records >= records.end {
             continue;
         }
         let bytes = segment.found.read().map_err(at(&segment.found.path))?;
         segment::walk(chain, &bytes, &mut Some(before), |_, record, attachments| {
-            if record.header().record >= after {
+            if records.contains(&record.header().record) {
                 each(Commit { record: record.clone(), attachments })?;
             }
             Ok::<(), OpenError>(())
@@ -288,7 +322,7 @@ pub(crate) fn feed(chain: ChainKey, scan: &Scan, store: &dyn Store) -> Result<u6
         store.put(batch)
     };
     let mut fed = 0;
-    walk_after(chain, scan, had.records, |commit| {
+    walk(chain, scan, had.records..u64::MAX, |commit| {
         fed += u64::from(commit.record.header().events);
         bytes += commit.record.bytes().len() + commit.record.header().attached as usize;
         waiting.push(Arc::new(commit));

@@ -32,6 +32,7 @@ pub mod fuzzing;
 pub mod inspect;
 mod journal;
 pub mod lock;
+mod mend;
 pub mod open;
 mod page;
 mod reader;

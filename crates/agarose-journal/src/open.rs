@@ -71,6 +71,18 @@ pub enum StoreReport {
         /// Up to which event it had.
         had: u64,
     },
+    /// It had lost something in its middle, and got it back from the segments.
+    Mended {
+        /// How many events it had lost.
+        events: u64,
+        /// How many index entries, keys and parts of attachments it had lost beside that.
+        entries: u64,
+    },
+    /// Some of it cannot be read, and it is kept because only it has what is older than the segments.
+    Holes {
+        /// What it said.
+        cause: String,
+    },
     /// It could not be used. It was set aside and made anew from the segments.
     SetAside {
         /// Where it is now; `None` if nothing was there.

@@ -131,7 +131,16 @@ pub(crate) fn blob(store: &dyn Store, blob: &BlobRef) -> Result<Option<Vec<u8>>,
 
 /// Adds commits to a batch as pages, with their index entries, keys and attachments.
 pub(crate) fn put(store: &dyn Store, commits: &[Arc<Commit>], batch: &mut Batch) -> Result<(), StoreError> {
-    let mut keys = BTreeSet::new();
+    put_with(store, commits, &mut BTreeSet::new(), batch)
+}
+
+/// As [`put`]; `keys` are the idempotency keys that the batch has already.
+pub(crate) fn put_with(
+    store: &dyn Store,
+    commits: &[Arc<Commit>],
+    keys: &mut BTreeSet<Vec<u8>>,
+    batch: &mut Batch,
+) -> Result<(), StoreError> {
     let mut rest = commits;
     while let Some(first) = rest.first() {
         let mut bytes = 0;
@@ -145,13 +154,14 @@ pub(crate) fn put(store: &dyn Store, commits: &[Arc<Commit>], batch: &mut Batch)
             .count();
         let (page, after) = rest.split_at(count);
         let header = first.record.header();
-        put_page(store, PageKey { first: header.first, record: header.record }, page, &mut keys, batch)?;
+        put_page(store, PageKey { first: header.first, record: header.record }, page, keys, batch)?;
         rest = after;
     }
     Ok(())
 }
 
-fn put_page(
+/// Adds consecutive commits to a batch as one page.
+pub(crate) fn put_page(
     store: &dyn Store,
     key: PageKey,
     commits: &[Arc<Commit>],
@@ -177,7 +187,7 @@ fn put_page(
         }
         for attachment in &commit.attachments {
             let hash = attachment.blob().hash;
-            if store.get(Space::Blob, &blob_part(&hash, 0))?.is_none() {
+            if blob(store, &attachment.blob())?.is_none() {
                 for (part, bytes) in (0u16..).zip(parts(attachment.bytes())) {
                     batch.put(Space::Blob, blob_part(&hash, part), bytes);
                 }

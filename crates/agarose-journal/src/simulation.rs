@@ -63,6 +63,13 @@ impl SimulatedJournal {
         Self { files, store: Arc::new(Mutex::new(store)) }
     }
 
+    /// Loses values of the store here and there: each with a chance of `share` in 256.
+    pub fn rot_store(&self, share: u64, choices: &mut Choices) {
+        if let Some(store) = &*self.store() {
+            store.rot(|| choices.yes(share));
+        }
+    }
+
     /// Takes the store away.
     pub fn lose_store(&self) {
         *self.store() = None;

@@ -26,6 +26,7 @@ use crate::{
     fit::{self, says},
     journal::Options,
     lock::{self, Holder},
+    mend::{Mended, mend},
     page,
     reader::Reader,
     record::{ChainKey, Head},
@@ -243,7 +244,7 @@ impl Inspector {
                 (empty_store(copy.path())?, None)
             }
         };
-        let mut head = join(chain, &scan, &*store, had, &places, &mut findings)?;
+        let mut head = join(chain, &scan, &*store, had, &places, holder.is_some(), &mut findings)?;
         let beyond = bridge(chain, &scan, &*store, &mut head)?;
         for (beyond, _) in &beyond {
             let Beyond { record, first, last, path } = beyond;
@@ -427,6 +428,7 @@ fn join(
     store: &dyn Store,
     had: Option<Head>,
     places: &Places,
+    in_use: bool,
     findings: &mut Vec<Finding>,
 ) -> Result<Head, InspectError> {
     let had = had.unwrap_or_else(|| chain.genesis());
@@ -457,6 +459,21 @@ fn join(
             scan.stored, had.sequence
         );
         findings.push(Finding::in_file(Severity::Warning, &places.store, what));
+    }
+    match mend(chain, scan, store, had) {
+        Ok(mended) if mended.is_nothing() => {}
+        Ok(Mended { events, entries }) => {
+            let what = format!(
+                "the store has lost {events} events and {entries} entries in its middle; the segments have them"
+            );
+            // What a daemon writes while it is copied is not lost.
+            let severity = if in_use { Severity::Note } else { Severity::Warning };
+            findings.push(Finding::in_file(severity, &places.store, what));
+        }
+        Err(OpenError::Store(error)) => {
+            findings.push(Finding::in_file(Severity::Damage, &places.store, error.to_string()));
+        }
+        Err(other) => return Err(other.into()),
     }
     fit::feed(chain, scan, store)?;
     Ok(scan.head)

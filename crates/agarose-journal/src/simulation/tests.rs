@@ -11,7 +11,8 @@ use agarose_core::{SessionId, Stamp, TicketId};
 
 use super::{Choices, SimulatedFiles, SimulatedJournal};
 use crate::{
-    AppendError, Attachment, Entry, Journal, OpenError, Options, RawEvent, StoreState, simulated::Faults,
+    AppendError, Attachment, Entry, Journal, OpenError, Options, RawEvent, ReadError, StoreReport,
+    StoreState, simulated::Faults,
 };
 
 fn options() -> Options {
@@ -473,4 +474,65 @@ fn a_lost_store_is_made_anew_when_the_segments_reach_back_and_else_the_loss_is_n
     append(&mut opened.journal, &known, 15, &mut choices).unwrap();
     drop(opened.journal);
     place.open(&options()).unwrap();
+}
+
+/// What every way of asking says about the whole log.
+fn check_every_way(journal: &Journal, seed: u64) {
+    check(journal, seed);
+    let reader = journal.reader();
+    let session = SessionId::new("s").unwrap();
+    let head = reader.head().sequence;
+    for n in 1..=head {
+        let event = event(n, seed);
+        let found: Vec<Entry> = reader.by_ticket(TicketId(u128::from(n))).map(Result::unwrap).collect();
+        assert_eq!(found, [Entry { sequence: n, event: event.clone() }], "seed {seed}, event {n}");
+        if let Some(key) = event.key {
+            assert_eq!(reader.by_key(&session, &key).unwrap(), Some((TicketId(u128::from(n)), n)));
+        }
+    }
+    assert_eq!(reader.by_session(&session).count() as u64, head);
+}
+
+#[test]
+fn whatever_rots_in_the_middle_of_the_store_comes_back_from_the_segments() {
+    for seed in 0..60 {
+        let options = Options { retained_bytes: 1 << 40, ..options() };
+        let (place, mut journal, known, mut choices) = filled(&options, 10 + seed % 40, seed);
+        let large = Attachment::new(vec![7; 30_000]).unwrap();
+        let first = journal.head().sequence + 1;
+        journal.append(&[event(first, seed)], &[large.clone()]).unwrap();
+        append(&mut journal, &known, seed, &mut choices).unwrap();
+        journal.checkpoint().unwrap();
+        journal.close().unwrap();
+        place.rot_store([1, 20, 128, 250][seed as usize % 4], &mut choices);
+        for round in 0..2 {
+            let opened = place.open(&options).unwrap();
+            if round == 1 {
+                assert_eq!((opened.report.store, opened.report.fed), (StoreReport::Sound, 0), "seed {seed}");
+            }
+            check_every_way(&opened.journal, seed);
+            let found = opened.journal.reader().blob(&large.blob()).unwrap();
+            assert_eq!(found.as_deref(), Some(&**large.bytes()));
+        }
+    }
+}
+
+#[test]
+fn what_rots_is_told_and_what_only_the_store_had_is_not_invented() {
+    let options = Options { segment_bytes: 4096, retained_bytes: 4096, ..options() };
+    let (place, mut journal, known, mut choices) = filled(&options, 120, 3);
+    for _ in 0..3 {
+        journal.checkpoint().unwrap();
+        append(&mut journal, &known, 3, &mut choices).unwrap();
+    }
+    journal.checkpoint().unwrap();
+    journal.close().unwrap();
+    place.rot_store(100, &mut choices);
+    let opened = place.open(&options).unwrap();
+    let StoreReport::Mended { events, entries } = opened.report.store else {
+        panic!("{:?}", opened.report.store)
+    };
+    assert!(events + entries > 0);
+    let lost = opened.journal.reader().events(..).find_map(Result::err);
+    assert!(matches!(lost, Some(ReadError::Missing { .. })), "{lost:?}");
 }

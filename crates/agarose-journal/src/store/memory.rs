@@ -40,6 +40,19 @@ impl MemoryStore {
         Self { contents: Mutex::new(contents) }
     }
 
+    /// Forgets each value for which `lost` says so, as a disk that rots does; facts about the store itself stay.
+    pub fn rot(&self, mut lost: impl FnMut() -> bool) {
+        let mut contents = self.contents();
+        let Contents { now, synced, .. } = &mut *contents;
+        now.retain(|key, _| {
+            let stays = key.first() == Some(&(Space::Meta as u8)) || !lost();
+            if !stays {
+                synced.remove(key);
+            }
+            stays
+        });
+    }
+
     /// How many batches a loss of power may take.
     #[must_use]
     pub fn unsynced(&self) -> usize {

@@ -1,0 +1,162 @@
+//! Mending: a store that has lost something in its middle gets it back from the segments.
+//!
+//! sled drops what it cannot read without a word, and what that was shows only when it is asked for: a page, an
+//! index entry, a key, a part of an attachment. So at every start what the segments still have is compared with
+//! what the store has of it. What is older than the segments nobody can compare; `verify` reads it.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::AddAssign,
+    sync::Arc,
+};
+
+use crate::{
+    error::{OpenError, ReadError},
+    fit::walk,
+    page::{self, PageKey},
+    record::{ChainKey, Hash, Head},
+    scan::Scan,
+    store::{Batch, Space, Store, StoreError},
+    tail::Commit,
+};
+
+/// Bytes of one batch of what is put back.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// What was put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mended {
+    /// Events whose page was lost.
+    pub(crate) events: u64,
+    /// Index entries, keys and parts of attachments that were lost while their page was there.
+    pub(crate) entries: u64,
+}
+
+impl Mended {
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl AddAssign for Mended {
+    fn add_assign(&mut self, other: Self) {
+        self.events += other.events;
+        self.entries += other.entries;
+    }
+}
+
+/// Puts back what the store lacks of the records before `had` that the segments hold.
+///
+/// # Errors
+/// [`OpenError::Store`] when the store cannot be read or written where it has to be.
+pub(crate) fn mend(chain: ChainKey, scan: &Scan, store: &dyn Store, had: Head) -> Result<Mended, OpenError> {
+    let mut mender = Mender {
+        chain,
+        store,
+        run: Run::Lost,
+        commits: Vec::new(),
+        batch: Batch::default(),
+        bytes: 0,
+        keys: BTreeSet::new(),
+        mended: Mended::default(),
+    };
+    walk(chain, scan, 0..had.records, |commit| Ok(mender.take(Arc::new(commit))?))?;
+    mender.end_run()?;
+    mender.put()?;
+    Ok(mender.mended)
+}
+
+/// What the commits at hand have in common.
+enum Run {
+    /// They are in this page; the hashes are those of its records that are still to come.
+    In(PageKey, VecDeque<Hash>),
+    /// No page has them.
+    Lost,
+}
+
+struct Mender<'a> {
+    chain: ChainKey,
+    store: &'a dyn Store,
+    run: Run,
+    commits: Vec<Arc<Commit>>,
+    batch: Batch,
+    bytes: usize,
+    keys: BTreeSet<Vec<u8>>,
+    mended: Mended,
+}
+
+impl Mender<'_> {
+    fn take(&mut self, commit: Arc<Commit>) -> Result<(), StoreError> {
+        let header = commit.record.header();
+        let here = match &mut self.run {
+            Run::In(_, hashes) => hashes.pop_front() == Some(header.hash),
+            Run::Lost => false,
+        };
+        if !here {
+            match self.page_of(&commit)? {
+                Some(found) => {
+                    self.end_run()?;
+                    self.run = found;
+                }
+                None if matches!(self.run, Run::In(..)) => {
+                    self.end_run()?;
+                    self.run = Run::Lost;
+                }
+                None => {}
+            }
+        }
+        self.commits.push(commit);
+        Ok(())
+    }
+
+    /// The page that has a commit, if one does.
+    fn page_of(&self, commit: &Commit) -> Result<Option<Run>, StoreError> {
+        let header = commit.record.header();
+        let at = PageKey { first: header.first, record: header.record };
+        match page::find(self.chain, self.store, at) {
+            Ok(Some((key, records))) => {
+                let mut hashes = records
+                    .iter()
+                    .map(|record| record.header().hash)
+                    .skip_while(|hash| *hash != header.hash)
+                    .collect::<VecDeque<_>>();
+                Ok(hashes.pop_front().map(|_| Run::In(key, hashes)))
+            }
+            Ok(None) | Err(ReadError::Missing { .. } | ReadError::Damaged { .. }) => Ok(None),
+            Err(ReadError::Store(error)) => Err(error),
+            Err(other) => Err(StoreError::Failed { doing: "reading", what: other.to_string() }),
+        }
+    }
+
+    fn end_run(&mut self) -> Result<(), StoreError> {
+        let commits = std::mem::take(&mut self.commits);
+        let before = self.batch.puts.len();
+        match std::mem::replace(&mut self.run, Run::Lost) {
+            Run::In(key, _) => {
+                let mut whole = Batch::default();
+                page::put_page(self.store, key, &commits, &mut self.keys, &mut whole)?;
+                for (space, key, value) in whole.puts {
+                    // The page may begin before the segments do, and it has been read.
+                    if space != Space::Page && self.store.get(space, &key)?.is_none() {
+                        self.batch.puts.push((space, key, value));
+                        self.mended.entries += 1;
+                    }
+                }
+            }
+            Run::Lost => {
+                self.mended.events +=
+                    commits.iter().map(|commit| u64::from(commit.record.header().events)).sum::<u64>();
+                page::put_with(self.store, &commits, &mut self.keys, &mut self.batch)?;
+            }
+        }
+        let added = self.batch.puts.get(before..).unwrap_or_default();
+        self.bytes += added.iter().map(|(_, key, value)| key.len() + value.len()).sum::<usize>();
+        if self.bytes >= BATCH_BYTES { self.put() } else { Ok(()) }
+    }
+
+    fn put(&mut self) -> Result<(), StoreError> {
+        self.bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        if batch.puts.is_empty() { Ok(()) } else { self.store.put(batch) }
+    }
+}
