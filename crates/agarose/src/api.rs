@@ -95,6 +95,24 @@ pub(crate) struct FlowBody {
     pub(crate) owner: String,
 }
 
+/// A question to somebody outside: may this go on? While one about a running ticket waits, its clocks stand still.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuestionBody {
+    pub(crate) session: String,
+    /// The ticket whose clocks stand still meanwhile; none stands still for a question without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ticket: Option<String>,
+    /// What is asked for, in one word.
+    pub(crate) method: String,
+    /// What exactly, for whoever decides.
+    #[serde(default)]
+    pub(crate) detail: String,
+    /// After how many milliseconds without an answer it counts as denied; never without this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_ms: Option<u64>,
+}
+
 /// The answer to a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

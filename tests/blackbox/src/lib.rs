@@ -12,7 +12,8 @@ pub mod torture;
 use std::{
     ffi::OsStr,
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -288,6 +289,23 @@ impl Lab {
     /// A command that runs beside the test, with its outputs as pipes.
     pub fn spawn<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Child {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// What the daemon answers to a POST over its socket: the status and the body.
+    #[must_use]
+    pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let mut daemon = UnixStream::connect(self.data().join("agarose.sock")).unwrap();
+        let body = body.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: agarose\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        );
+        daemon.write_all(request.as_bytes()).unwrap();
+        let answer = read_all(daemon);
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status, serde_json::from_str(body).unwrap_or_default())
     }
 
     /// A session's cut.

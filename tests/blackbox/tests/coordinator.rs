@@ -201,13 +201,8 @@ fn a_stopped_daemon_that_takes_its_kernels_keeps_the_queue() {
     let running = lab.submit("s", "print('on', flush=True)\nimport time; time.sleep(1e6)");
     let waiting = lab.submit("s", "6 * 7");
     lab.until_printed(&running, "on");
-    let mut client = std::os::unix::net::UnixStream::connect(lab.data().join("agarose.sock")).unwrap();
-    let body = r#"{"stop_kernels":true}"#;
-    let request = format!(
-        "POST /v1/shutdown HTTP/1.1\r\nHost: agarose\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    std::io::Write::write_all(&mut client, request.as_bytes()).unwrap();
+    let (status, _) = lab.post("/v1/shutdown", &serde_json::json!({ "stop_kernels": true }));
+    assert_eq!(status, 200);
     assert!(lab.await_daemon().success());
     assert_eq!(lab.processes(), [] as [i32; 0]);
     lab.serve(&[]);

@@ -11,6 +11,7 @@ mod input;
 mod journal;
 mod kernel;
 mod output;
+mod permissions;
 mod recovery;
 mod spine;
 mod stopping;

@@ -66,7 +66,7 @@ pub(crate) fn router(served: Served) -> Router {
         .route("/v1/sessions/{session}/restore/cancel", post(cancel_restore))
         .route("/v1/pause", post(pause))
         .route("/v1/resume", post(resume))
-        .route("/v1/permissions", get(permissions))
+        .route("/v1/permissions", get(permissions).post(propose))
         .route("/v1/permissions/{permission}", post(decide))
         .route("/v1/events", get(read_events))
         .route("/v1/status", get(status))
@@ -431,6 +431,18 @@ fn flow_told(session: Option<&SessionId>, paused: bool) -> serde_json::Value {
 
 async fn permissions(State(served): State<Served>) -> Result<Response, Refused> {
     Ok(Json(served.engine.pending().await?).into_response())
+}
+
+async fn propose(State(served): State<Served>, bytes: Bytes) -> Answer<serde_json::Value> {
+    let request: api::QuestionBody = body(&bytes)?;
+    if request.method.trim().is_empty() {
+        return Err(bad("method", "say in one word what is asked for"));
+    }
+    let ticket = request.ticket.as_deref().map(ticket_id).transpose()?;
+    let name = session_id(&request.session)?;
+    let expires = request.expires_ms.map(Millis);
+    let id = served.engine.propose_permission(name, ticket, request.method, request.detail, expires).await?;
+    Ok(Json(json!({ "id": id.to_string() })))
 }
 
 async fn decide(
