@@ -14,7 +14,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
@@ -29,16 +29,18 @@ use serde_json::Value;
 /// Longer than anything healthy takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program under test: `AGAROSE_BIN`, or the one that was built beside this test.
+/// The program under test: `AGAROSE_BIN`, or the one that was built beside this program; tests lie one deeper.
 #[must_use]
 pub fn agarose() -> PathBuf {
     if let Some(path) = std::env::var_os("AGAROSE_BIN") {
         return path.into();
     }
-    let test = std::env::current_exe().unwrap();
-    let beside = test.parent().and_then(Path::parent).unwrap().join("agarose");
-    assert!(beside.exists(), "{} is not there: run `cargo build -p agarose` first", beside.display());
-    beside
+    let here = std::env::current_exe().unwrap();
+    let places = here.ancestors().skip(1).take(2).map(|directory| directory.join("agarose"));
+    let beside = places.into_iter().find(|place| place.is_file());
+    beside.unwrap_or_else(|| {
+        panic!("agarose is not beside {}: run `cargo build -p agarose` first", here.display())
+    })
 }
 
 /// What a command came to.

@@ -18,6 +18,7 @@ use crate::{
 
 struct Bench {
     engine: Engine,
+    data: PathBuf,
     _directory: tempfile::TempDir,
 }
 
@@ -26,10 +27,10 @@ impl Bench {
         let directory = tempfile::Builder::new().prefix("agarose-bench-").tempdir_in(".")?;
         let program = std::env::current_exe()?;
         let data = directory.path().canonicalize()?.join("data");
-        let mut config = EngineConfig::new(data, vec![program.into(), "supervise".into()], "bench");
+        let mut config = EngineConfig::new(data.clone(), vec![program.into(), "supervise".into()], "bench");
         // The peer's own Python, so that both run the same interpreter.
         config.kernel.python = Some(peer::python()?);
-        Ok(Self { engine: Engine::start(config).await?, _directory: directory })
+        Ok(Self { engine: Engine::start(config).await?, data, _directory: directory })
     }
 
     async fn submit(&self, session: &str, code: &str) -> Result<TicketId> {
@@ -105,6 +106,19 @@ pub(crate) async fn round_trip(table: &mut Table) -> Result<()> {
         "< 50 ms; ≥ 20",
     );
     bench.engine.shutdown(true).await;
+    let log = bench.data.clone();
+    // All of the cells above, their kernel and the interrupts among them.
+    let cells = 50 + 500 + 1 + 20;
+    let inspector = agarose_journal::inspect::Inspector::open(&log)?;
+    let segments: u64 = inspector.segments().iter().map(|segment| segment.used).sum();
+    let store = crate::log::size_of(&log.join("store"))?;
+    table.row(
+        "bytes on disk per cell, in the log's segments",
+        (segments / cells).to_string(),
+        format!("{} in the store, until its old segments are recycled", store / cells),
+        segments as f64 / store as f64,
+        "–",
+    );
     Ok(())
 }
 
