@@ -19,7 +19,7 @@ mod requests;
 mod worker;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     io,
     os::{fd::AsFd, unix::net::UnixListener},
     path::{Path, PathBuf},
@@ -78,6 +78,8 @@ const NUDGES_AFTER: [Duration; 4] = [
     Duration::from_millis(250),
 ];
 const NUDGES_APART: Duration = Duration::from_secs(1);
+/// How often the worker's group is looked at for an interrupt.
+const INTERRUPT_ROUNDS: usize = 16;
 /// How many connections may wait to show their secret.
 const STRANGERS: usize = 8;
 /// How many released executions, and how many verdicts, are remembered.
@@ -738,10 +740,19 @@ impl Supervisor {
         if let (Some(current), [first, ..]) = (&mut self.current, NUDGES_AFTER) {
             current.nudge = Some((Instant::now() + first, 0));
         }
-        for process in group_members(leader) {
-            if process.id.pid != leader && !process.is_dead() {
-                // One that has left meanwhile needs no signal.
-                let _ = signal_process(process.id, Signal::SIGINT);
+        // A program that forks meanwhile leaves a child that was not in the list: look again, as
+        // long as there is somebody new, and not for ever at one that never stops forking.
+        let mut told = BTreeSet::from([leader]);
+        for _ in 0..INTERRUPT_ROUNDS {
+            let before = told.len();
+            for process in group_members(leader) {
+                if !process.is_dead() && told.insert(process.id.pid) {
+                    // One that has left meanwhile needs no signal.
+                    let _ = signal_process(process.id, Signal::SIGINT);
+                }
+            }
+            if told.len() == before {
+                break;
             }
         }
         Ok(())

@@ -5,7 +5,12 @@
 #[path = "python_worker/driver.rs"]
 mod driver;
 
-use std::{fs, os::unix::process::ExitStatusExt, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::process::ExitStatusExt,
+    process::{Command, Stdio},
+};
 
 use driver::{Cell, Outcome, Worker, text};
 use serde_json::{Value, json};
@@ -31,6 +36,33 @@ fn interrupted(worker: &mut Worker, source: &str) -> Outcome<Cell> {
     worker.printed("in it")?;
     worker.interrupt()?;
     worker.finish(&id)
+}
+
+/// Sends an interrupt to the worker and to what it has started, as the supervisor does.
+fn interrupt_group(worker: &mut Worker) -> Outcome<()> {
+    worker.interrupt()?;
+    let leader = worker.pid();
+    let mut told = BTreeSet::from([leader]);
+    loop {
+        let before = told.len();
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let group = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(2));
+            if let (Ok(pid), true) =
+                (entry.file_name().to_string_lossy().parse::<u32>(), group == Some(&leader.to_string()))
+                && told.insert(pid)
+            {
+                // Delivered when this returns, so that the next look sees what it had started by then.
+                let _ = Command::new("kill")
+                    .args(["-s", "INT", &pid.to_string()])
+                    .stderr(Stdio::null())
+                    .status()?;
+            }
+        }
+        if told.len() == before {
+            return Ok(());
+        }
+    }
 }
 
 #[test]
@@ -133,6 +165,64 @@ fn messages_and_warnings_come_on_stderr_as_at_the_prompt() -> Outcome<()> {
             worker.run("withCallingHandlers(message('a'), message = function(m) cat('saw\\n'))")?.out(),
             "saw\n"
         );
+        Ok(())
+    })
+}
+
+#[test]
+fn many_deferred_warnings_are_counted_and_can_be_asked_for() -> Outcome<()> {
+    with_r(|worker| {
+        let many = |count: u32| format!("for (i in 1:{count}) warning('w', i)");
+        let two = worker.run(&many(2))?;
+        assert_eq!(two.err(), "Warning messages:\n1: w1\n2: w2\n");
+        assert_eq!(worker.run(&many(11))?.err(), "There were 11 warnings (use warnings() to see them)\n");
+        let asked = worker.run("warnings()")?;
+        assert!(asked.out().starts_with("Warning messages:\n1: w1\n"), "{}", asked.out());
+        assert!(asked.out().ends_with("11: w11\n"), "{}", asked.out());
+        assert_eq!(
+            worker.run(&many(5000))?.err(),
+            "There were 50 or more warnings (use warnings() to see the first 50)\n"
+        );
+        assert_eq!(worker.run("length(warnings())")?.out(), "[1] 50\n");
+        assert_eq!(
+            worker.run("options(nwarnings = 60); for (i in 1:55) warning('w')")?.err(),
+            "There were 55 warnings (use warnings() to see them)\n"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn what_the_prompt_keeps_of_the_last_expression_is_kept() -> Outcome<()> {
+    with_r(|worker| {
+        assert_eq!(worker.run("traceback()")?.out(), "No traceback available \n");
+        worker.run("6 * 7")?;
+        assert_eq!(worker.run(".Last.value + 1")?.out(), "[1] 43\n");
+        worker.run("x <- 10; invisible(11)")?;
+        assert_eq!(worker.run(".Last.value")?.out(), "[1] 11\n");
+        worker.run("inner <- function(n) stop('bad')\nouter <- function(n) {\n  inner(n)\n}")?;
+        assert_eq!(worker.run("outer(5)")?.status(), "error");
+        assert_eq!(
+            worker.run("traceback()")?.out(),
+            "3: stop(\"bad\") at <cell 6>#1\n2: inner(n) at <cell 6>#3\n1: outer(5)\n"
+        );
+        assert_eq!(worker.run("length(.traceback())")?.out(), "[1] 3\n");
+        assert_eq!(worker.run("f <- function() traceback(0); f()")?.out().lines().last(), Some("1: f()"));
+        Ok(())
+    })
+}
+
+#[test]
+fn help_is_plain_text_among_the_output() -> Outcome<()> {
+    with_r(|worker| {
+        for source in ["?mean", "help('mean')", "help(\"mean\", help_type = 'html')"] {
+            let cell = worker.run(source)?;
+            assert_eq!(cell.status(), "ok", "{}", cell.error());
+            assert!(cell.out().contains("Arithmetic Mean"), "{source}: {} {}", cell.out(), cell.err());
+            assert!(!cell.out().contains('\u{8}'), "{source}: {}", cell.out());
+        }
+        let shown = worker.run("writeLines('t', 'text'); file.show('text', title = 'title')")?;
+        assert_eq!(shown.out(), "t\n");
         Ok(())
     })
 }
@@ -244,7 +334,12 @@ fn an_interrupt_reaches_the_cell_and_keeps_the_namespace() -> Outcome<()> {
             );
             assert_eq!(worker.run("x")?.out(), "[1] 5\n", "after {source}");
         }
-        let cell = interrupted(worker, "tryCatch(Sys.sleep(600), finally = cat('finally\\n'))")?;
+        // Within one expression: between two of them an interrupt ends the cell before the second.
+        let id =
+            worker.begin("tryCatch({ cat('in it\\n'); Sys.sleep(600) }, finally = cat('finally\\n'))")?;
+        worker.printed("in it")?;
+        worker.interrupt()?;
+        let cell = worker.finish(&id)?;
         assert!(cell.out().ends_with("finally\n"));
         for _ in 0..20 {
             worker.interrupt()?;
@@ -252,6 +347,93 @@ fn an_interrupt_reaches_the_cell_and_keeps_the_namespace() -> Outcome<()> {
         let cell = worker.run("x")?;
         assert!(["ok", "interrupted"].contains(&cell.status().as_str()));
         assert_eq!(worker.run("x")?.status(), "ok");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_interrupt_during_a_program_ends_the_cell_with_it() -> Outcome<()> {
+    with_r(|worker| {
+        // What a program prints says that it runs.
+        for source in [
+            "system('echo in it; exec sleep 600')\ncat('next\\n')",
+            "for (i in 1:5) system('echo in it; sleep 600')",
+            "{ system2('sh', c('-c', shQuote('echo in it; sleep 600'))); cat('next\\n') }",
+            "x <- system('echo in it >&2; sleep 600', intern = TRUE)\ncat('next\\n')",
+            "readLines(pipe('echo in it >&2; sleep 600'))\ncat('next\\n')",
+        ] {
+            let id = worker.begin(source)?;
+            worker.until(|events| {
+                events.iter().position(|event| {
+                    matches!(event, driver::Event::Stdout(bytes) | driver::Event::Stderr(bytes) if String::from_utf8_lossy(bytes).contains("in it"))
+                })
+            })?;
+            interrupt_group(worker)?;
+            let cell = worker.finish(&id)?;
+            assert_eq!(
+                (cell.status().as_str(), &cell.field("interrupt_seen")),
+                ("interrupted", &json!(true)),
+                "{source}"
+            );
+            assert!(!cell.out().contains("next"), "{source}: {}", cell.out());
+        }
+        let caught = "tryCatch(system('echo in it; sleep 600'), interrupt = function(i) cat('caught\\n'))";
+        let id = worker.begin(caught)?;
+        worker.printed("in it")?;
+        interrupt_group(worker)?;
+        let cell = worker.finish(&id)?;
+        assert_eq!((cell.out().as_str(), cell.status().as_str()), ("in it\ncaught\n", "ok"));
+        Ok(())
+    })
+}
+
+#[test]
+fn programs_answer_as_they_do_at_the_prompt() -> Outcome<()> {
+    with_r(|worker| {
+        for (source, printed) in [
+            ("system('exit 3')", ""),
+            ("x <- system('exit 3'); x", "[1] 3\n"),
+            ("print(system2('true'))", "[1] 0\n"),
+            ("system(\"echo 'a  b' \\\"$HOME\\\" | tr -d '/'; false\", ignore.stderr = TRUE) + 1", ""),
+            ("system('echo a', intern = TRUE)", "[1] \"a\"\n"),
+            ("system('cat', input = c('x', 'y'))", "x\ny\n"),
+            ("x <- suppressWarnings(system('-none', ignore.stderr = TRUE)); x", "[1] 127\n"),
+            (
+                "withCallingHandlers(x <- system('none-such', ignore.stderr = TRUE), warning = function(w) cat(deparse(conditionCall(w))))",
+                "system(\"none-such\", ignore.stderr = TRUE)",
+            ),
+            ("attr(suppressWarnings(system('exit 4', intern = TRUE)), 'status')", "[1] 4\n"),
+            ("system2('echo', c('1', '2'), stdout = TRUE)", "[1] \"1 2\"\n"),
+            ("system('echo b > made &', wait = TRUE); invisible()", ""),
+            (
+                "try(system(1), silent = TRUE); cat(geterrmessage())",
+                "Error in system(1) : non-empty character argument expected\n",
+            ),
+        ] {
+            let cell = worker.run(source)?;
+            assert_eq!(cell.status(), "ok", "{source}: {}", cell.error());
+            if !printed.is_empty() {
+                assert_eq!(cell.out(), printed, "{source}");
+            }
+        }
+        assert_eq!(worker.run("x <- system('sleep 600', wait = FALSE); x")?.out(), "[1] 0\n");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_interrupt_right_after_the_start_of_much_output_never_costs_the_worker() -> Outcome<()> {
+    with_r(|worker| {
+        worker.run("x <- 5")?;
+        for round in 0..200 {
+            let id = worker.begin("repeat writeLines('x')")?;
+            worker.started(&id)?;
+            worker.interrupt()?;
+            let cell = worker.finish(&id)?;
+            assert!(cell.died.is_none(), "round {round}: {}", cell.err());
+            assert_eq!(cell.status(), "interrupted", "round {round}");
+        }
+        assert_eq!(worker.run("x")?.out(), "[1] 5\n");
         Ok(())
     })
 }

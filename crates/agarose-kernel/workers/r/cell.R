@@ -1,7 +1,6 @@
 # Runs cells in the global environment as the prompt would, one top-level expression after the other.
 
 max_message <- 10000
-max_warnings <- 50L
 # How long a cell waits, in all, so that the supervisor sees stdout and stderr in their order: R
 # cannot ask whether a pipe has been read.
 order_budget <- 0.2
@@ -26,6 +25,7 @@ serve <- function() suspendInterrupts({
   setwd(workspace)
   if (!l10n_info()$`UTF-8`) suppressWarnings(Sys.setlocale("LC_CTYPE", "C.UTF-8"))
   utf8_locale <<- Sys.getlocale("LC_CTYPE")
+  options(pager = show_pages, help_type = "text", help.ports = 0L)
   options(keep.source = TRUE, editor = no_terminal("edit"), browser = "false", menu.graphics = FALSE)
   if (is.numeric(options_text$figure_dpi)) plots$dpi <- options_text$figure_dpi
   if (is.numeric(options_text$max_display_bytes)) plots$max_bytes <- options_text$max_display_bytes
@@ -131,8 +131,13 @@ evaluate <- function(source) {
             allowInterrupts({
               # As at the prompt: the value is printed if it is visible.
               .Internal(enableJIT(user_jit))
+              # Below the cell are these calls, withVisible() and the two of eval().
+              running$depth <- depth() + 3L
               visible <- withVisible(eval(expressions[[i]], globalenv()))
+              raise_pending()
+              keep_last_value(visible$value)
               if (visible$visible) print_value(visible$value)
+              raise_pending()
             })
             user_jit <<- .Internal(enableJIT(0L))
             visible <- NULL
@@ -174,6 +179,9 @@ evaluate <- function(source) {
   tryCatch(end_of_expression(), error = failed("deferred output failed"))
   outcome
 }
+
+# How many calls there are, also where a promise is evaluated.
+depth <- function() length(sys.calls()) - 1L
 
 parse_cell <- function(source) {
   if (any(source == 0L)) stop("the source of the cell has a NUL byte", call. = FALSE)
@@ -219,19 +227,29 @@ on_warning <- function(w) {
     call <- own_call(conditionCall(w))
     at <- if (is.null(call)) "" else paste0(" in ", deparse(call, nlines = 1L)[1L], " ")
     on_stderr(paste0("Warning", at, ": ", cut_text(conditionMessage(w), max_message), "\n"))
-  } else if (length(running$deferred) < max_warnings) {
+  } else if (length(running$deferred) < warnings_kept()) {
     running$deferred <- c(running$deferred, list(w))
   }
   if (!is.null(findRestart("muffleWarning"))) invokeRestart("muffleWarning")
 }
 
+# How many deferred warnings are kept, as the prompt keeps them.
+warnings_kept <- function() {
+  kept <- getOption("nwarnings")
+  if (is.numeric(kept) && length(kept) == 1L && !is.na(kept)) min(max(kept, 50), 10000) else 50
+}
+
 print_warnings <- function(warnings) {
   calls <- lapply(warnings, function(w) own_call(conditionCall(w)))
   names(calls) <- vapply(warnings, function(w) cut_text(conditionMessage(w), max_message), "")
-  listed <- structure(calls, class = "warnings")
   running$last_warnings <- calls
-  paste0(utils::capture.output(base::print.warnings(listed)), collapse = "\n") -> text
-  paste0(text, "\n")
+  count <- length(calls)
+  if (count <= 10L) {
+    lines <- utils::capture.output(base::print.warnings(structure(calls, class = "warnings")))
+    return(paste0(paste0(lines, collapse = "\n"), "\n"))
+  }
+  if (count < warnings_kept()) return(sprintf("There were %d warnings (use warnings() to see them)\n", count))
+  sprintf("There were %d or more warnings (use warnings() to see the first %d)\n", count, count)
 }
 
 # Text on stderr, with a moment before and after so that the reader of two pipes sees the order.
@@ -257,6 +275,7 @@ describe <- function(e, calls) {
     paste0("Error in ", cut_text(paste(deparse(call, nlines = 1L), collapse = " "), 200), " : ", message)
   }
   shown <- user_calls(calls)
+  running$traceback <- rev(shown)
   lines <- vapply(shown, function(one) cut_text(deparse(one, nlines = 1L)[1L], 200), "")
   places <- vapply(shown, place, "")
   listed <- if (length(lines)) paste0(rev(seq_along(lines)), ": ", rev(lines), rev(places))
@@ -356,63 +375,6 @@ discard_interrupts <- function() {
 
 # A process that the cell forked came to the cell's end: it must not answer as well.
 leave_child <- function() asNamespace("parallel")$mcexit(0L)
-
-assign_in_base <- function(name, value) {
-  where <- baseenv()
-  if (exists(name, where, inherits = FALSE) && bindingIsLocked(name, where)) {
-    unlockBinding(name, where)
-    on.exit(lockBinding(name, where))
-  }
-  assign(name, value, where)
-}
-
-no_terminal <- function(what) {
-  function(...) {
-    stop(what, "() needs somebody at a terminal, and a cell has nobody", call. = FALSE)
-  }
-}
-
-# What would wait for somebody, leave the kernel or close its wire does what it can in a cell.
-replacements <- list(
-  quit = function(save = "default", status = 0, runLast = TRUE) invokeRestart("agarose_quit", status),
-  warnings = function(...) {
-    structure(if (is.null(running$last_warnings)) list() else running$last_warnings, class = "warnings")
-  },
-  readline = function(prompt = "") no_terminal("readline")(),
-  browser = function(...) no_terminal("browser")(),
-  debug = function(...) no_terminal("debug")(),
-  debugonce = function(...) no_terminal("debugonce")(),
-  closeAllConnections = function() {
-    kept <- c(0L, 1L, 2L, as.integer(wire_in), as.integer(wire_out))
-    for (number in setdiff(as.integer(rownames(base::showConnections())), kept)) close(getConnection(number))
-    close_sinks()
-    invisible()
-  }
-)
-replacements$q <- replacements$quit
-
-replace_in_base <- function() {
-  if (identical(get0("q", baseenv(), inherits = FALSE), replacements$q)) return(invisible())
-  for (name in names(replacements)) assign_in_base(name, replacements[[name]])
-  utils_menu <- asNamespace("utils")
-  for (place in list(utils_menu, if ("package:utils" %in% search()) as.environment("package:utils"))) {
-    if (is.null(place)) next
-    if (bindingIsLocked("menu", place)) unlockBinding("menu", place)
-    assign("menu", no_terminal("menu"), place)
-  }
-  explain <- function(x, ...) {
-    stop("there is no host in R; call it from a Python cell", call. = FALSE)
-  }
-  for (method in c("$", "[[", "print")) registerS3method(method, "agarose_no_host", explain, baseenv())
-}
-
-# The base environment takes no new names, so this one stands before it on the search path.
-attach_host <- function() {
-  if ("agarose" %in% search()) return(invisible())
-  attach(list(host = structure(list(), class = "agarose_no_host")),
-    pos = length(search()), name = "agarose", warn.conflicts = FALSE
-  )
-}
 
 peak_rss <- function() {
   line <- grep("^VmHWM:", readLines("/proc/self/status", warn = FALSE), value = TRUE)

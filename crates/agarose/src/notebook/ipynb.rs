@@ -60,30 +60,40 @@ fn take_array(object: &mut Map<String, Value>, key: &str) -> Option<Vec<Value>> 
 
 /// The language of a notebook; one that does not say is Python's, as it was before there were others.
 fn language(metadata: &Map<String, Value>) -> Result<Language, Wrong> {
+    match named_language(metadata) {
+        None => Ok(Language::Python),
+        Some(Ok(language)) => Ok(language),
+        Some(Err(name)) => {
+            Err((format!("it is written in {name}"), String::from("Agarose runs Python and R")))
+        }
+    }
+}
+
+/// The language that a notebook says it is written in; the error is its name, where it is not ours.
+pub(super) fn named_language(metadata: &Map<String, Value>) -> Option<Result<Language, &str>> {
     let at = |outer: &str, inner: &str| metadata.get(outer)?.get(inner)?.as_str();
     let named = [("language_info", "name"), ("kernelspec", "language")];
     let Some(name) = named.into_iter().find_map(|(outer, inner)| at(outer, inner)) else {
-        let is_r = at("kernelspec", "name").is_some_and(|name| name == "ir");
-        return Ok(if is_r { Language::R } else { Language::Python });
+        return (at("kernelspec", "name") == Some("ir")).then_some(Ok(Language::R));
     };
-    let bare = name.to_ascii_lowercase();
-    match bare.as_str() {
+    Some(match name.to_ascii_lowercase().as_str() {
         "ipython" | "python3" => Ok(Language::Python),
-        other => other
-            .parse()
-            .map_err(|_| (format!("it is written in {name}"), String::from("Agarose runs Python and R"))),
-    }
+        other => other.parse().map_err(|_| name),
+    })
 }
 
 fn read_cell(cell: Value, language: Language) -> Option<Cell> {
     let Value::Object(cell) = cell else { return None };
     let source = cell.get("source").or_else(|| cell.get("input"));
     let mut source = source.map_or(Some(String::new()), text)?;
+    // What we write into executed notebooks; format 3 has a language of each cell.
+    let ours = cell.get("metadata").and_then(|metadata| metadata.get("agarose"));
+    let own = ours.and_then(|ours| ours.get("language")).or_else(|| cell.get("language"));
     let kind = match cell.get("cell_type")?.as_str()? {
-        "code" => CellKind::Code(match cell.get("language").and_then(Value::as_str) {
-            Some(name) => name.parse().unwrap_or(language),
-            None => language,
-        }),
+        "code" if ours.and_then(|ours| ours.get("runs")) == Some(&Value::Bool(false)) => CellKind::Inert,
+        "code" => {
+            CellKind::Code(own.and_then(Value::as_str).and_then(|name| name.parse().ok()).unwrap_or(language))
+        }
         "markdown" | "html" => CellKind::Markdown,
         "heading" => {
             let level = cell.get("level").and_then(Value::as_u64).unwrap_or(1).clamp(1, 6);
@@ -138,6 +148,18 @@ mod tests {
             ]
         );
         assert!(document.metadata.contains_key("kernelspec"));
+    }
+
+    #[test]
+    fn a_cell_of_another_language_or_that_does_not_run_is_one_again() {
+        let text = r#"{"nbformat":4,"metadata":{"language_info":{"name":"python"}},"cells":[
+            {"cell_type":"code","metadata":{"agarose":{"language":"r"}},"source":"x"},
+            {"cell_type":"code","metadata":{"agarose":{"ticket":"t"}},"source":"x"},
+            {"cell_type":"code","metadata":{"agarose":{"runs":false}},"source":"x"},
+            {"cell_type":"code","metadata":{"agarose":{"language":"cobol"}},"source":"x"}]}"#;
+        let kinds: Vec<CellKind> = read(text).unwrap().cells.iter().map(|cell| cell.kind).collect();
+        let python = CellKind::Code(Language::Python);
+        assert_eq!(kinds, [CellKind::Code(Language::R), python, CellKind::Inert, python]);
     }
 
     #[test]

@@ -92,12 +92,14 @@ fn notebook(document: &Document, ran: &[Option<Ran>]) -> Value {
     json!({ "cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5 })
 }
 
+/// The language that a reader takes a cell for which does not name its own.
 fn main_language(document: &Document) -> Language {
     let languages = document.cells.iter().filter_map(|cell| match cell.kind {
         CellKind::Code(language) => Some(language),
         CellKind::Inert | CellKind::Markdown | CellKind::Raw => None,
     });
-    languages.into_iter().next().unwrap_or(Language::Python)
+    let named = super::ipynb::named_language(&document.metadata).and_then(Result::ok);
+    named.or_else(|| languages.into_iter().next()).unwrap_or(Language::Python)
 }
 
 fn complete_kernelspec(metadata: &mut Map<String, Value>, language: Language) {
@@ -442,6 +444,26 @@ mod tests {
     fn what_was_dropped_is_said_where_it_is_missing() {
         let outputs = of(vec![Piece::Dropped(2_000_000)]);
         assert_eq!(outputs[0]["text"][1], "[agarose: 2.0 MB of output were not kept here]\n");
+    }
+
+    #[test]
+    fn every_cell_of_an_executed_notebook_is_read_again_in_its_language() {
+        let (python, r) = (CellKind::Code(Language::Python), CellKind::Code(Language::R));
+        for metadata in
+            [json!({}), json!({"language_info": {"name": "python"}}), json!({"kernelspec": {"name": "ir"}})]
+        {
+            for kinds in [[python, r], [r, python], [CellKind::Inert, r]] {
+                let document = Document {
+                    cells: kinds.map(|kind| Cell::new(kind, "x".into())).into(),
+                    metadata: metadata.as_object().cloned().unwrap(),
+                    remarks: Vec::new(),
+                };
+                let written = notebook(&document, &[None, None]).to_string();
+                let again = super::super::ipynb::read(&written).unwrap();
+                let read: Vec<CellKind> = again.cells.iter().map(|cell| cell.kind).collect();
+                assert_eq!(read, kinds, "{metadata}");
+            }
+        }
     }
 
     #[test]
