@@ -215,11 +215,13 @@ fn what_the_prompt_keeps_of_the_last_expression_is_kept() -> Outcome<()> {
 #[test]
 fn help_is_plain_text_among_the_output() -> Outcome<()> {
     with_r(|worker| {
-        for source in ["?mean", "help('mean')", "help(\"mean\", help_type = 'html')"] {
+        for source in ["?mean", "help('mean')", "help(\"mean\", help_type = 'html')", "print(?mean)"] {
             let cell = worker.run(source)?;
             assert_eq!(cell.status(), "ok", "{}", cell.error());
-            assert!(cell.out().contains("Arithmetic Mean"), "{source}: {} {}", cell.out(), cell.err());
-            assert!(!cell.out().contains('\u{8}'), "{source}: {}", cell.out());
+            // Where `repr` is installed it is a value with more forms than its text.
+            let said = cell.out() + &cell.value();
+            assert!(said.contains("Arithmetic Mean"), "{source}: {said} {}", cell.err());
+            assert!(!said.contains('\u{8}'), "{source}: {said}");
         }
         let shown = worker.run("writeLines('t', 'text'); file.show('text', title = 'title')")?;
         assert_eq!(shown.out(), "t\n");
@@ -576,23 +578,148 @@ fn a_worker_that_dies_is_gone_with_its_exit_status() -> Outcome<()> {
     })
 }
 
+/// The files of a result: path, whether it is masked, and whether its digest is that of what is there.
+fn files(worker: &Worker, cell: &Cell, field: &str) -> Vec<(String, bool, bool)> {
+    let mut files: Vec<(String, bool, bool)> = cell
+        .field(field)
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|file| {
+            let path = text(&file["path"]);
+            let output = Command::new("sha256sum").arg(worker.workspace.path().join(&path)).output();
+            let digest = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            let same = digest.is_ok_and(|digest| {
+                !text(&file["sha256"]).is_empty() && digest.starts_with(&text(&file["sha256"]))
+            });
+            (path, file["masked"] == true, same)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
 #[test]
-fn files_written_are_recorded() -> Outcome<()> {
+fn files_written_are_recorded_with_their_digests_and_secrets_are_masked() -> Outcome<()> {
     with_r(|worker| {
         fs::create_dir_all(worker.workspace.path().join("data"))?;
-        // The file system's clock lags by a tick; a cell that takes longer than one lies between.
-        worker.run("Sys.sleep(0.02)")?;
-        let cell =
-            worker.run("writeLines('abc', 'data/out.txt'); writeLines('k', '.env'); Sys.sleep(0.02)")?;
-        let mut paths: Vec<(String, Value)> = cell
-            .field("files_written")
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|file| (text(&file["path"]), file["masked"].clone()))
-            .collect();
-        paths.sort_by(|a, b| a.0.cmp(&b.0));
-        assert_eq!(paths, [("***".to_owned(), json!(true)), ("data/out.txt".to_owned(), Value::Null)]);
+        let whole = |path: &str| (path.to_owned(), false, true);
+        for (source, paths) in [
+            (
+                "writeLines('abc', 'data/out.txt'); cat('d', file = 'data/cat.txt')",
+                &["data/cat.txt", "data/out.txt"][..],
+            ),
+            ("saveRDS(1:3, 'a.rds'); x <- 1; save(x, file = 'b.RData')", &["a.rds", "b.RData"]),
+            ("write.csv(data.frame(a = 1), 'it\\'s \\'é\\'.csv')", &["it's 'é'.csv"]),
+            ("system('echo x > made.txt')", &["made.txt"]),
+            ("invisible(file.copy('made.txt', 'copied.txt'))", &["copied.txt"]),
+            ("pdf('plot.pdf'); plot(1); invisible(dev.off())", &["plot.pdf"]),
+            ("dump('x', 'dumped.R'); sink('sunk.txt'); print(1); sink()", &["dumped.R", "sunk.txt"]),
+            ("con <- file('later.txt'); writeLines('a', con); close(con)", &["later.txt"]),
+            ("x <- 2", &[]),
+            ("x <- tempfile(); writeLines('a', x)", &[]),
+        ] {
+            let cell = worker.run(source)?;
+            assert_eq!(cell.status(), "ok", "{source}: {}", cell.error());
+            let expected: Vec<_> = paths.iter().map(|path| whole(path)).collect();
+            assert_eq!(files(worker, &cell, "files_written"), expected, "{source}");
+        }
+        let names = [
+            ".env",
+            ".env.local",
+            "x.env",
+            "aws_credentials",
+            "secrets.yml",
+            "password.txt",
+            "id_ed25519",
+            "a.pem",
+            "b.KEY",
+            ".netrc",
+            ".Renviron",
+            "api_key.txt",
+            "my-token.json",
+            "c.p12",
+        ];
+        for name in names {
+            let cell = worker.run(&format!("writeLines('k', 'data/{name}')"))?;
+            assert_eq!(
+                files(worker, &cell, "files_written"),
+                [("data/***".to_owned(), true, false)],
+                "{name}"
+            );
+        }
+        let code = worker.run("writeLines('k', 'password.R'); writeLines('k', 'tokens.csv')")?;
+        assert_eq!(files(worker, &code, "files_written"), [whole("password.R"), whole("tokens.csv")]);
+        let many = worker.run("for (i in 1:300) writeLines('a', sprintf('data/%d.txt', i))")?;
+        assert_eq!(files(worker, &many, "files_written").len(), 256);
+        assert_eq!(many.field("files_counters")["written_seen"], 300);
+        Ok(())
+    })
+}
+
+#[test]
+fn files_read_are_recorded_with_their_digests() -> Outcome<()> {
+    with_r(|worker| {
+        fs::create_dir_all(worker.workspace.path().join("data"))?;
+        worker.run(
+            "write.csv(cars, 'data/cars.csv'); saveRDS(1, 'a.rds'); x <- 1; save(x, file = 'b.RData'); writeLines('y <- 2', 'code.R'); writeLines('p', '.pgpass')",
+        )?;
+        for (source, path) in [
+            ("d <- read.csv('data/cars.csv')", "data/cars.csv"),
+            ("d <- readLines('data/cars.csv')", "data/cars.csv"),
+            ("setwd('data'); d <- scan('cars.csv', '', quiet = TRUE); setwd('..')", "data/cars.csv"),
+            ("con <- file('data/cars.csv', 'r'); d <- readLines(con, 1); close(con)", "data/cars.csv"),
+            ("con <- file('data/cars.csv'); d <- readLines(con, 1); close(con)", "data/cars.csv"),
+            ("d <- readBin('data/cars.csv', 'raw', 5)", "data/cars.csv"),
+            ("d <- readRDS('a.rds')", "a.rds"),
+            ("load('b.RData')", "b.RData"),
+            ("source('code.R')", "code.R"),
+            ("invisible(file.copy('a.rds', 'c.rds'))", "a.rds"),
+        ] {
+            let cell = worker.run(source)?;
+            assert_eq!(cell.status(), "ok", "{source}: {}", cell.error());
+            assert_eq!(files(worker, &cell, "files_read"), [(path.to_owned(), false, true)], "{source}");
+        }
+        let secret = worker.run("d <- readLines('.pgpass')")?;
+        assert_eq!(files(worker, &secret, "files_read"), [("***".to_owned(), true, false)]);
+        // What belongs to R and its packages is not the cell's data.
+        let library = worker
+            .run("library(MASS); d <- readLines('/etc/passwd'); try(readRDS('none.rds'), silent = TRUE)")?;
+        assert_eq!(library.field("files_read"), Value::Null);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_last_value_is_shown_in_the_forms_that_repr_has_for_it() -> Outcome<()> {
+    with_r(|worker| {
+        let repr = worker.run("requireNamespace('repr', quietly = TRUE)")?.out() == "[1] TRUE\n";
+        let source = "print(1)\ndata.frame(a = 1:2)";
+        let plain = "  a\n1 1\n2 2";
+        if repr {
+            let cell = worker.run(source)?;
+            assert_eq!((cell.out().as_str(), cell.value().as_str()), ("[1] 1\n", plain));
+            let shown = cell.displays();
+            let forms: Vec<&str> = shown[0].1.keys().map(String::as_str).collect();
+            assert_eq!(forms, ["text/html", "text/latex", "text/markdown", "text/plain"]);
+            assert!(shown[0].1["text/html"].starts_with(b"<table"));
+            assert_eq!(worker.run("structure(list(1), class = 'mine')")?.displays().len(), 0);
+            for printed in ["1:3", "list(1)", "'a'", "function(x) x", "invisible(data.frame(a = 1))", "NULL"]
+            {
+                assert_eq!(worker.run(printed)?.displays().len(), 0, "{printed}");
+            }
+            let broken = worker.run(
+                "print.data.frame <- function(x, ...) { cat('before\\n'); stop('no') }; data.frame(a = 1)",
+            )?;
+            assert_eq!((broken.out().as_str(), broken.error().as_str()), ("before\n", "Error: no"));
+            worker.run("rm(print.data.frame)")?;
+        } else {
+            eprintln!("left out: the forms of a package that is not installed (r-cran-repr)");
+        }
+        // As on a machine that has R and no package.
+        worker.run("assign('.lib.loc', .Library, envir = environment(.libPaths)); if ('repr' %in% loadedNamespaces()) unloadNamespace('repr')")?;
+        let cell = worker.run(source)?;
+        assert_eq!((cell.out(), cell.displays().len()), (format!("[1] 1\n{plain}\n"), 0));
         Ok(())
     })
 }

@@ -64,8 +64,8 @@ base_traceback <- base::.traceback
 
 # What would wait for somebody, leave the kernel or close its wire does what it can in a cell.
 replacements <- list(
-  system = interruptible(base::system),
-  system2 = interruptible(base::system2),
+  system = preceded(interruptible(base::system), bquote(.(note_change)())),
+  system2 = preceded(interruptible(base::system2), bquote(.(note_change)())),
   .traceback = function(x = NULL, ...) {
     if (is.null(x)) return(base_traceback(running$traceback, ...))
     if (!is.numeric(x)) return(base_traceback(x, ...))
@@ -90,6 +90,7 @@ replacements <- list(
   }
 )
 replacements$q <- replacements$quit
+replacements <- c(replacements, file_replacements)
 
 replace_in_base <- function() {
   if (identical(get0("q", baseenv(), inherits = FALSE), replacements$q)) return(invisible())

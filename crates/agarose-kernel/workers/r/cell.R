@@ -79,23 +79,20 @@ run <- function(head, source) {
   restore()
   discard_interrupts()
   began <- proc.time()
-  stamp <- Sys.time()
   if (running$capture) begin_plots()
   send(list(t = "started", id = running$id))
+  begin_files(running$capture)
   status <- evaluate(source)
   if (Sys.getpid() != own_pid) leave_child()
   if (running$capture) {
     tryCatch(allowInterrupts(end_plots()), error = failed("plots could not be shown"), interrupt = interrupted)
   }
   close_sinks()
-  files <- tryCatch(written_since(stamp, began), error = function(e) list())
+  used <- tryCatch(end_files(), error = failed("the cell's files could not be recorded"))
   spent <- proc.time() - began
   result <- list(t = "result", id = running$id, status = status, interrupt_seen = running$seen)
   result$error <- running$error
-  if (length(files)) {
-    result$files_written <- unname(files[seq_len(min(length(files), 256L))])
-    result$files_counters <- list(read_seen = 0, written_seen = length(files))
-  }
+  if (is.list(used)) result <- c(result, used)
   result$usage <- list(
     wall_ms = round(spent[["elapsed"]] * 1000),
     cpu_ms = round(sum(spent[c("user.self", "sys.self", "user.child", "sys.child")], na.rm = TRUE) * 1000),
@@ -136,7 +133,7 @@ evaluate <- function(source) {
               visible <- withVisible(eval(expressions[[i]], globalenv()))
               raise_pending()
               keep_last_value(visible$value)
-              if (visible$visible) print_value(visible$value)
+              if (visible$visible) show_value(visible$value, i == length(expressions))
               raise_pending()
             })
             user_jit <<- .Internal(enableJIT(0L))
@@ -399,38 +396,4 @@ packages_digest <- function() {
     sum((bytes + 1) * ((at * 48271) %% 65521 + at) %% prime) %% prime
   }, 0)
   paste(sprintf("%08x", as.integer(sums)), collapse = "")
-}
-
-# Files of the workspace that changed since the cell began; only after cells that took a moment.
-written_since <- function(stamp, began) {
-  took <- (proc.time() - began)[["elapsed"]]
-  if (!running$capture || took < 0.005) return(list())
-  give_up <- proc.time()[["elapsed"]] + min(0.3, max(0.02, took / 10))
-  found <- list()
-  left <- workspace
-  while (length(left) && proc.time()[["elapsed"]] < give_up && length(found) < 10000L) {
-    here <- left[1L]
-    left <- left[-1L]
-    entries <- list.files(here, full.names = TRUE, all.files = TRUE, no.. = TRUE)
-    if (!length(entries)) next
-    names <- basename(entries)
-    if ("pyvenv.cfg" %in% names || (".git" %in% names && here != workspace)) next
-    status <- file.info(entries, extra_cols = FALSE)
-    folders <- which(status$isdir & !startsWith(names, ".") & !names %in% c("__pycache__", "node_modules", "renv"))
-    left <- c(left, entries[folders][is.na(Sys.readlink(entries[folders])) | Sys.readlink(entries[folders]) == ""])
-    for (i in which(!status$isdir & status$ctime > stamp)) {
-      path <- substring(entries[i], nchar(workspace) + 2L)
-      found[[length(found) + 1L]] <- if (is_secret(names[i])) {
-        list(path = sub("[^/]*$", "***", path), masked = TRUE)
-      } else {
-        list(path = cut_text(path, 1024), size = status$size[i])
-      }
-    }
-  }
-  found
-}
-
-is_secret <- function(name) {
-  name <- tolower(name)
-  grepl("^\\.env|\\.env$|credential|secret|passw|id_rsa|id_ed25519|\\.pem$|\\.key$|^\\.netrc$|(^|[._-])token([._-]|$)", name)
 }

@@ -1,8 +1,67 @@
-# Plots as PNG displays. A cell draws on a device of its own that writes nowhere; what is on its page
+# Values and plots as displays.
+#
+# Plots are PNG. A cell draws on a device of its own that writes nowhere; what is on its page
 # is shown when the next page begins, before later text where that can be known, and when the cell
 # ends. A page that is drawn on after it was shown is shown again in its place, under its display id.
 
 max_pages <- 50L
+
+# The last value of a cell, in every form that `repr` has for its class where that package is installed;
+# otherwise, and without a class, it is printed as at the prompt.
+show_value <- function(value, last) {
+  forms <- if (last && running$capture && sink.number() == 0L) rich_forms(value)
+  if (length(forms) == 0L) return(print_value(value))
+  bytes <- c(list(charToRaw(printed(value))), lapply(forms, charToRaw))
+  for (i in seq_along(bytes)) {
+    if (length(bytes[[i]]) > plots$max_bytes) {
+      mime <- c("text/plain", names(forms))[i]
+      bytes[[i]] <- charToRaw(sprintf("[too large to show: %s (%.0f bytes)]", mime, length(bytes[[i]])))
+    }
+  }
+  parts <- Map(function(mime, one) list(mime = mime, len = length(one)), c("text/plain", names(forms)), bytes)
+  suspendInterrupts(send(list(
+    t = "display", id = running$id, kind = "result", parts = unname(parts),
+    metadata = structure(list(), class = "object")
+  ), do.call(c, bytes)))
+}
+
+# By MIME type. A form is only asked for if there is a method for the value's class: what `repr` makes
+# of any vector says no more than the prompt.
+rich_forms <- function(value) {
+  classes <- if (is.object(value)) class(value) else if (is.matrix(value)) "matrix"
+  # A recorded plot draws itself when it is printed.
+  if (is.null(classes) || isS4(value) || "recordedplot" %in% classes) return(NULL)
+  if (!requireNamespace("repr", quietly = TRUE)) return(NULL)
+  forms <- list()
+  for (form in c("html", "markdown", "latex")) {
+    generic <- paste0("repr_", form)
+    methods <- lapply(classes, function(one) utils::getS3method(generic, one, optional = TRUE, envir = asNamespace("repr")))
+    if (all(vapply(methods, is.null, NA))) next
+    made <- tryCatch(get(generic, asNamespace("repr"))(value), error = failed(paste0("repr::", generic, "() failed")))
+    if (is.character(made) && length(made) == 1L && !is.na(made)) {
+      forms[[paste0("text/", form)]] <- clean(made)
+    }
+  }
+  forms
+}
+
+# What the prompt would print.
+printed <- function(value) {
+  kept <- file(open = "w+", encoding = "UTF-8")
+  on.exit({
+    if (sink.number() > 0L) sink()
+    # An error says what came before it.
+    cat(paste0(readLines(kept, warn = FALSE), "\n"), sep = "")
+    close(kept)
+  })
+  sink(kept)
+  print_value(value)
+  sink()
+  lines <- readLines(kept, warn = FALSE)
+  close(kept)
+  on.exit()
+  paste(clean(lines), collapse = "\n")
+}
 
 plots <- new.env(parent = emptyenv())
 plots$device <- 0L

@@ -8,7 +8,7 @@ local({
   file <- sub("^--file=", "", grep("^--file=", arguments, value = TRUE)[1])
   directory <- dirname(file)
   worker <- new.env(parent = baseenv())
-  for (name in c("wire.R", "display.R", "base.R", "cell.R")) {
+  for (name in c("wire.R", "display.R", "files.R", "base.R", "cell.R")) {
     sys.source(file.path(directory, name), worker, keep.source = FALSE)
   }
   worker$serve()
