@@ -24,7 +24,7 @@ use agarose_journal::{Attachment, Reader};
 use agarose_kernel::{
     client::{self, Found, GoneBecause},
     launch,
-    spec::KernelSpec,
+    spec::{KernelSpec, PassedLimit},
     wire::{
         Channel, ExecutionId,
         frame::{self, Decoder},
@@ -489,8 +489,8 @@ impl Link {
                 }
             }
         }
-        let exit = match remains.record.and_then(|record| record.exit) {
-            Some(exit) => exit_of(&exit, None),
+        let exit = match remains.record.and_then(|record| Some((record.exit?, record.limit))) {
+            Some((exit, limit)) => exit_of(&exit, None, limit),
             None => Exit::Unknown { evidence: reason.to_string() },
         };
         let gone = KernelReport::Gone { exit, while_down, began, output };
@@ -841,7 +841,7 @@ impl Link {
         }
         let exit = match gone.reason {
             Some(reason) => Exit::Protocol { reason },
-            None => exit_of(&gone.exit, gone.oom),
+            None => exit_of(&gone.exit, gone.oom, gone.limit),
         };
         let began = gone.executing.map(|_| gone.started);
         let lost = gone.executing.map(|id| format!(" while ticket {id} ran in it")).unwrap_or_default();
@@ -1150,7 +1150,10 @@ fn verdict_of(verdict: &wire::Verdict) -> Verdict {
     }
 }
 
-fn exit_of(exit: &ProcessExit, oom: Option<bool>) -> Exit {
+fn exit_of(exit: &ProcessExit, oom: Option<bool>, limit: Option<PassedLimit>) -> Exit {
+    if let Some(limit) = limit {
+        return Exit::Limit { limit: limit.to_string() };
+    }
     match exit {
         ProcessExit::Code(code) => Exit::Code(*code),
         ProcessExit::Signal { number, .. } => {

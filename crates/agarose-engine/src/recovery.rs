@@ -177,7 +177,8 @@ fn sentences(report: &Report) -> Vec<String> {
         }
     }
     if report.fed > 0 {
-        found.push(format!("the store lacked {} events; they were put back from the segments", report.fed));
+        let (events, were) = if report.fed == 1 { ("event", "it was") } else { ("events", "they were") };
+        found.push(format!("the store lacked {} {events}; {were} put back from the segments", report.fed));
     }
     for (path, why) in &report.passed_over {
         found.push(format!("snapshot {} was passed over: {why}", path.display()));

@@ -17,7 +17,7 @@ use agarose_core::{
     event::{Output, TicketQueued},
     permission::Permission,
     session::Session,
-    slot::{GroupOutcome, ProcessNote, Slot},
+    slot::{Exit, GroupOutcome, ProcessNote, Slot},
     stream::{self, StreamChannel},
     ticket::{Ticket, Work},
     watchdog::{Cause, KernelFate, Rung},
@@ -778,9 +778,11 @@ fn error(
         }
         EndCause::KernelDied { exit } => Some(with_kernel(
             "kernel_died",
-            format!("The kernel died while the cell ran: it was {exit}. Its variables are gone.")
-                .replace("it was exited", "it exited")
-                .replace("it was ended", "it ended"),
+            format!(
+                "The kernel died while the cell ran ({exit}). Its variables are gone.{}",
+                // Whoever meets a limit may not know that there is one.
+                if matches!(exit, Exit::Limit { .. }) { " `agarose serve` sets the limits." } else { "" }
+            ),
             "reset",
         )),
         EndCause::Lost { exit } => {
@@ -810,7 +812,7 @@ fn error(
                 KernelFate::Reset { group, replacement } => (
                     "reset",
                     format!(
-                        "its kernel was stopped{}, and its variables are gone.{}",
+                        "Its kernel was stopped{}, and its variables are gone.{}",
                         killed(group),
                         replacement.map_or(String::new(), |new| format!(" A fresh kernel ({new}) is ready."))
                     ),
@@ -818,20 +820,20 @@ fn error(
                 KernelFate::NotReset { group } => (
                     "not_reset",
                     format!(
-                        "its kernel could not be stopped: {}. The work may still be running.",
+                        "Its kernel could not be stopped: {}. The work may still be running.",
                         alive(group)
                     ),
                 ),
                 KernelFate::ResetUnavailable { group } => (
                     "reset_unavailable",
                     format!(
-                        "its kernel was stopped{}, and its variables are gone. The fresh kernel that was to replace it \
+                        "Its kernel was stopped{}, and its variables are gone. The fresh kernel that was to replace it \
                          did not come up; the next cell tries again.",
                         killed(group)
                     ),
                 ),
             };
-            Some(with_kernel(kind, format!("{what}, did not stop by itself, and {then}"), kernel))
+            Some(with_kernel(kind, format!("{what} and did not stop by itself. {then}"), kernel))
         }
         EndCause::Lifecycle => None,
     }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -130,6 +131,31 @@ pub struct KernelLimits {
     pub no_new_privileges: bool,
 }
 
+/// A limit of ours that ended a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassedLimit {
+    /// [`KernelLimits::memory`], held by a control group; in bytes.
+    Memory(u64),
+    /// [`KernelLimits::cpu_seconds`], of the worker's own process; in seconds.
+    CpuSeconds(u64),
+}
+
+impl fmt::Display for PassedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(bytes) => {
+                let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+                // Exactly as it was asked for, so that people find it again in what they wrote.
+                let (unit, size) =
+                    units.into_iter().find(|(_, size)| bytes % size == 0).unwrap_or(("bytes", 1));
+                write!(f, "memory limit {} {unit}", bytes / size)
+            }
+            Self::CpuSeconds(seconds) => write!(f, "processor time limit {seconds} s"),
+        }
+    }
+}
+
 /// How much of an execution's output is kept, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolBounds {
@@ -195,6 +221,9 @@ pub struct FinalRecord {
     /// How the worker ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
+    /// The limit of ours that ended it, when it is known to be one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PassedLimit>,
     /// What the stop of its group found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<StopOutcome>,

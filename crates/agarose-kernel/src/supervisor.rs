@@ -40,8 +40,8 @@ use self::{
 use crate::{
     launch::LISTENER_VARIABLE,
     spec::{
-        FINAL_FILE, FinalCause, FinalRecord, KernelProcesses, KernelSpec, PROCESSES_FILE, SOCKET_FILE,
-        read_spec, write_json,
+        FINAL_FILE, FinalCause, FinalRecord, KernelProcesses, KernelSpec, PROCESSES_FILE, PassedLimit,
+        SOCKET_FILE, read_spec, write_json,
     },
     spool::{Spool, Stream},
     wire::{
@@ -218,6 +218,8 @@ struct Supervisor {
     /// What is said of the worker's end, once it has come.
     end: Option<FromSupervisor>,
     exit: Option<Exit>,
+    /// The limit that ended it.
+    limit: Option<PassedLimit>,
     leaving: Option<FinalCause>,
     log: Log,
     buffer: Vec<u8>,
@@ -268,6 +270,7 @@ impl Supervisor {
             asked_to_stop: false,
             end: None,
             exit: None,
+            limit: None,
             leaving: None,
             log: Log::default(),
             buffer: vec![0; BUFFER],
@@ -825,7 +828,7 @@ impl Supervisor {
         self.hear_worker();
         self.take_all_output();
         match self.worker.as_ref().and_then(Worker::reap) {
-            Some(exit) => self.bury_worker(exit, &outcome),
+            Some((exit, used)) => self.bury_worker(exit, used, &outcome),
             None => {
                 self.log.note("the worker is there in spite of KILL");
                 self.life = Life::Stuck;
@@ -843,14 +846,19 @@ impl Supervisor {
         }
     }
 
-    fn bury_worker(&mut self, exit: Exit, outcome: &StopOutcome) {
+    fn bury_worker(&mut self, exit: Exit, used: Option<Duration>, outcome: &StopOutcome) {
         let Some(worker) = self.worker.take() else {
             return;
         };
         self.life = Life::Gone;
         self.exit = Some(exit);
         let stderr_tail = worker.stderr_tail();
-        self.log.note(&format!("the worker {exit}"));
+        let by_us = self.asked_to_stop || self.fault.is_some();
+        self.limit = if by_us { None } else { worker.passed_limit(exit, used) };
+        self.log.note(&match self.limit {
+            Some(limit) => format!("the worker {exit}: {limit}"),
+            None => format!("the worker {exit}"),
+        });
         self.follow = None;
         self.calls.clear();
         let Some(_) = &self.ready else {
@@ -860,7 +868,6 @@ impl Supervisor {
             return;
         };
         let killed = matches!(exit, Exit::Signal { number, .. } if number == Signal::SIGKILL as i32);
-        let by_us = self.asked_to_stop || self.fault.is_some();
         let oom = if killed && !by_us { worker.memory_ran_out() } else { None };
         let current = self.current.take();
         for attempt in current.as_ref().map(|current| current.owed.clone()).unwrap_or_default() {
@@ -877,6 +884,7 @@ impl Supervisor {
             started: self.lost.is_some_and(|(_, started)| started),
             output,
             oom,
+            limit: self.limit,
             stderr_tail,
             left: (outcome.end != StopEnd::AlreadyExited).then(|| outcome.clone()),
             kernel_end: self.spool.kernel_end(),
@@ -903,6 +911,7 @@ impl Supervisor {
             cause,
             wall_ms: wall_ms(),
             exit: self.exit,
+            limit: self.limit,
             stopped: self.last_stop.clone(),
             executing: self.lost.map(|(id, _)| id),
             started: self.lost.is_some_and(|(_, started)| started),

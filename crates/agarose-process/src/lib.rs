@@ -27,13 +27,13 @@ pub use descriptor::{
     Interest, PeerProcess, Readiness, SignalEvents, bind_in, connect_in, copy_of, own_session, pipe,
     pipe_capacity, poll, read_some, set_nonblocking, widen_pipe, write_some,
 };
-pub use limits::ResourceLimits;
+pub use limits::{CPU_LIMIT_GRACE, ResourceLimits};
 pub use mapping::SharedMapping;
 pub use nix::sys::signal::Signal;
 pub use outcome::{Exit, ProcessId, ProcessState, StopEnd, StopOutcome, signal_name};
 pub use probe::{
-    boot_id, descendants, group_members, is_running, machine_oom_kills, process_state, processes, start_time,
-    tagged,
+    boot_id, cpu_time, descendants, group_members, is_running, machine_oom_kills, process_state, processes,
+    start_time, tagged,
 };
 pub use signal::{
     ChildCounter, Pidfd, SignalError, become_subreaper, reap_orphans, signal_main_thread, signal_process,

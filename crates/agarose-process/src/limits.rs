@@ -1,11 +1,14 @@
 //! What a process and its children may use, by resource limits.
 
-use std::os::unix::fs::MetadataExt;
+use std::{os::unix::fs::MetadataExt, time::Duration};
 
 use nix::{
     libc::rlim_t,
     sys::resource::{Resource, getrlimit},
 };
+
+/// How long after SIGXCPU a process that does not leave is killed, in processor time.
+pub const CPU_LIMIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Limits for a child; absent is without limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +20,8 @@ pub struct ResourceLimits {
     pub processes: Option<u64>,
     /// Open files of each process.
     pub open_files: Option<u64>,
-    /// Processor time of each process, in seconds; beyond it comes SIGXCPU, five seconds later SIGKILL.
+    /// Processor time of each process, in seconds; beyond it comes SIGXCPU, and
+    /// [`CPU_LIMIT_GRACE`] later SIGKILL.
     pub cpu_seconds: Option<u64>,
     /// Niceness, from 0 to 19.
     pub nice: Option<u8>,
@@ -46,7 +50,7 @@ impl ResourceLimits {
             add(Resource::RLIMIT_NOFILE, files, files);
         }
         if let Some(seconds) = self.cpu_seconds {
-            add(Resource::RLIMIT_CPU, seconds, seconds.saturating_add(5));
+            add(Resource::RLIMIT_CPU, seconds, seconds.saturating_add(CPU_LIMIT_GRACE.as_secs()));
         }
         limits
     }

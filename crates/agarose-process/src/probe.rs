@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::Path,
+    time::Duration,
 };
 
 use crate::outcome::{ProcessId, ProcessState};
@@ -125,6 +126,24 @@ pub fn tagged(variable: &str) -> Vec<ProcessState> {
     processes().into_iter().filter(|process| !process.is_dead() && carries(process)).collect()
 }
 
+/// How much processor time a process has used, in all its threads and without its children; of a
+/// zombie too. `None` when there is no such process.
+#[must_use]
+pub fn cpu_time(pid: i32) -> Option<Duration> {
+    parse_cpu_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_cpu_time(stat: &[u8]) -> Option<Duration> {
+    /// The unit in which `/proc` counts, on every machine that Linux runs on (`USER_HZ`).
+    const TICK: Duration = Duration::from_millis(10);
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    // Fields 14 and 15 of the line: in user code, and in the system.
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u32>().ok();
+    Some(TICK * ticks()?.checked_add(ticks()?)?)
+}
+
 /// How often the system has killed for want of memory since the boot, if it says so.
 #[must_use]
 pub fn machine_oom_kills() -> Option<u64> {
@@ -150,6 +169,12 @@ mod tests {
                 command: "a) R 1 (b".into()
             }
         );
+    }
+
+    #[test]
+    fn processor_time_is_that_of_user_code_and_of_the_system() {
+        let line = b"42 (a) R 1 (b) S 7 9 9 0 -1 4194560 1 0 0 0 120 30 9 9 20 0 1 0 5555 1 1";
+        assert_eq!(parse_cpu_time(line), Some(Duration::from_millis(1500)));
     }
 
     #[test]

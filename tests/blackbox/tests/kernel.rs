@@ -228,7 +228,9 @@ fn a_limit_of_processor_time_is_met_as_itself() {
     assert_eq!(shown["state"], "failed", "{shown:#}");
     assert_eq!(shown["error"]["kind"], "kernel_died");
     let message = shown["error"]["message"].as_str().unwrap();
-    assert!(message.contains("SIGXCPU") || message.contains("processor time"), "{message}");
+    assert!(message.contains("(killed: processor time limit 1 s)"), "{message}");
+    let why = lab.run(["log", "why", shown["ticket"].as_str().unwrap()]).ok().stdout;
+    assert!(why.contains("a limit of Agarose: processor time limit 1 s"), "{why}");
     assert_eq!(lab.exec("s", "1")["state"], "completed");
 }
 
@@ -236,13 +238,20 @@ fn a_limit_of_processor_time_is_met_as_itself() {
 fn a_limit_of_memory_is_met_as_itself() {
     let mut lab = Lab::new();
     lab.serve(&["--memory", "300M"]);
-    let shown = lab.exec("s", "x = bytearray(10**9)");
+    let shown = lab.exec("s", "kept = 1\nx = bytearray(10**9)");
     assert_eq!(shown["state"], "failed", "{shown:#}");
-    // The system refuses the memory, or where a control group holds it, ends the process.
-    let told =
-        if shown["error"]["kind"] == "user" { &shown["error"]["name"] } else { &shown["error"]["message"] };
-    let told = told.as_str().unwrap();
-    assert!(told == "MemoryError" || told.contains("out of memory"), "{shown:#}");
+    let told = shown["error"]["message"].as_str().unwrap();
+    // Where no control group can be made, the system refuses the memory and the cell is told.
+    if shown["error"]["kind"] == "user" {
+        assert_eq!(shown["error"]["name"], "MemoryError", "{shown:#}");
+        assert_eq!(lab.exec("s", "kept")["result"]["text/plain"], "1");
+        return;
+    }
+    assert_eq!(shown["error"]["kind"], "kernel_died", "{shown:#}");
+    assert!(told.contains("(killed: memory limit 300 MiB). Its variables are gone."), "{told}");
+    let why = lab.run(["log", "why", shown["ticket"].as_str().unwrap()]).ok().stdout;
+    assert!(why.contains("a limit of Agarose: memory limit 300 MiB"), "{why}");
+    assert_eq!(lab.exec("s", "'kept' in globals()")["result"]["text/plain"], "False");
 }
 
 #[test]

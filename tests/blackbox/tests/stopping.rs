@@ -358,12 +358,3 @@ fn cancelling_says_what_it_found_in_every_state() {
     assert_eq!(lab.run(["cancel", &behind, "--owner", OWNER]).code, 5);
     assert_eq!(lab.run(["cancel", "00000000000000000000000000", "--owner", OWNER]).code, 4);
 }
-
-#[test]
-fn an_out_of_memory_cell_is_reported_by_its_limit_or_its_error_and_the_session_goes_on() {
-    let mut lab = Lab::new();
-    lab.serve(&["--memory", "300M"]);
-    let shown = lab.exec("s", "x = bytearray(10**9)");
-    assert_eq!(shown["state"], "failed", "{shown:#}");
-    assert_eq!(lab.exec("s", "1")["state"], "completed");
-}

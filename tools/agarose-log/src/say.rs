@@ -72,7 +72,8 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::TicketAdmitted { .. } => "it is its turn: nothing is before it any more".to_owned(),
         Event::CancelRequested { by, reason, .. } => {
-            format!("{} asks for it to be stopped: {}", who(by), quoted(reason))
+            let asks = format!("{} asks for it to be stopped", who(by));
+            if reason.trim().is_empty() { asks } else { format!("{asks}: {}", quoted(reason)) }
         }
         Event::TicketEnded(ended) => {
             format!("its last word is {}: {}", word(ended.word), cause(&ended.cause, ended.executed))
@@ -310,7 +311,10 @@ pub(crate) fn processes(notes: &[ProcessNote]) -> String {
     let mut texts: Vec<String> = notes
         .iter()
         .take(SHOWN)
-        .map(|note| format!("process {} {}", note.pid, quoted(&note.command)))
+        .map(|note| {
+            let left = if note.escaped { ", which had left its group" } else { "" };
+            format!("process {} {}{left}", note.pid, quoted(&note.command))
+        })
         .collect();
     if let Some(more) = notes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         texts.push(format!("{more} more"));

@@ -360,6 +360,23 @@ impl Evidence {
         }
     }
 
+    /// What becomes of the variables of a cell that came back, as the rest of a sentence.
+    fn kept(&self) -> String {
+        let process = self.process();
+        if self.closed.is_some() {
+            return format!("the variables go with the {process}, since {} is closed", self.session());
+        }
+        format!("the {process} keeps its variables for the next cell")
+    }
+
+    /// What comes after a process that is gone, as the rest of a sentence.
+    fn next(&self) -> String {
+        if self.closed.is_some() {
+            return format!("no other is started, since {} is closed", self.session());
+        }
+        "the next cell starts in a new one".to_owned()
+    }
+
     /// What is lost with a process.
     fn variables(&self) -> String {
         let of = self.session();
@@ -449,10 +466,7 @@ fn summary(evidence: &Evidence) -> [String; 2] {
                 evidence.after_running(),
                 say::exit(exit)
             ),
-            format!(
-                "{began}; {} are gone with that process, and the next cell starts in a new one.",
-                evidence.variables()
-            ),
+            format!("{began}; {} are gone with that process, and {}.", evidence.variables(), evidence.next()),
         ],
         EndCause::Lost { exit } => {
             let when = match end.executed {
@@ -505,7 +519,6 @@ const fn began(executed: Executed) -> &'static str {
 }
 
 fn returned(evidence: &Evidence, subject: &str, status: ResultStatus, word: Word) -> [String; 2] {
-    let process = evidence.process();
     let ran = evidence.story.ran().map(|ran| format!(" in {}", duration(ran))).unwrap_or_default();
     let after = evidence.after_running();
     match status {
@@ -514,9 +527,7 @@ fn returned(evidence: &Evidence, subject: &str, status: ResultStatus, word: Word
                 "{subject} has been cancelled: {}, and the interrupt ended what its code was waiting for{after}.",
                 evidence.asked("stopped")
             ),
-            format!(
-                "What it did before that stays done, and the {process} keeps its variables for the next cell."
-            ),
+            format!("What it did before that stays done, and {}.", evidence.kept()),
         ],
         ResultStatus::Ok => {
             let although = match &evidence.story.cancel {
@@ -531,7 +542,7 @@ fn returned(evidence: &Evidence, subject: &str, status: ResultStatus, word: Word
                 let output = say::output(output);
                 second.push(output.strip_prefix("it ").unwrap_or(&output).to_owned());
             }
-            let kept = format!("the {process} keeps its variables for the next cell");
+            let kept = evidence.kept();
             let second = if second.is_empty() {
                 capital(&kept)
             } else {
@@ -562,9 +573,7 @@ fn returned(evidence: &Evidence, subject: &str, status: ResultStatus, word: Word
             let place = if place.is_empty() { String::new() } else { format!("{}, ", place.join(", ")) };
             [
                 format!("{subject} has failed: {place}its code raised {what}."),
-                format!(
-                    "What it did before the error stays done, and the {process} keeps its variables, so that the next cell can go on."
-                ),
+                format!("What it did before the error stays done, and {}.", evidence.kept()),
             ]
         }
         ResultStatus::Interrupted => {
@@ -574,9 +583,7 @@ fn returned(evidence: &Evidence, subject: &str, status: ResultStatus, word: Word
             );
             [
                 format!("{subject} has been interrupted: {why}, and an interrupt ended its code{after}."),
-                format!(
-                    "What it did before the interrupt stays done, and the {process} keeps its variables, so that the next cell can go on."
-                ),
+                format!("What it did before the interrupt stays done, and {}.", evidence.kept()),
             ]
         }
     }
@@ -598,7 +605,7 @@ fn stopped(
         KernelFate::Reset { group, replacement } => {
             let new = match replacement {
                 Some(_) => format!("a new {process} takes its place"),
-                None => "the next cell starts in a new one".to_owned(),
+                None => evidence.next(),
             };
             [
                 format!("{subject} has {has}: {why}; {interrupt}, and {}.", ended_by(group)),

@@ -260,6 +260,9 @@ impl Supervisor {
         self.take_all_output();
         self.current =
             Some(Current { id, started: false, owed: Vec::new(), last_output: Instant::now(), nudge: None });
+        if let Some(worker) = &mut self.worker {
+            worker.begin_cell();
+        }
         self.tell_worker(&ToWorker::Execute { id, name, ordinal, capture: true }, source);
     }
 

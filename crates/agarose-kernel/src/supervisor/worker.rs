@@ -5,16 +5,17 @@ use std::{
     ffi::OsString,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 use agarose_process::{
-    Cgroup, Child, ChildCounter, Descendants, Exit, ProcessId, ResourceLimits, Signal, SignalError,
-    SpawnPlan, machine_oom_kills, pipe, pipe_capacity, read_some, set_nonblocking, signal_main_thread, spawn,
-    widen_pipe, write_some,
+    CPU_LIMIT_GRACE, Cgroup, Child, ChildCounter, Descendants, Exit, ProcessId, ResourceLimits, Signal,
+    SignalError, SpawnPlan, cpu_time, machine_oom_kills, pipe, pipe_capacity, read_some, set_nonblocking,
+    signal_main_thread, spawn, widen_pipe, write_some,
 };
 
 use crate::{
-    spec::{KernelSpec, MARK, mark_value},
+    spec::{KernelLimits, KernelSpec, MARK, PassedLimit, mark_value},
     wire::{
         Channel,
         frame::{Decoder, Limits},
@@ -56,7 +57,10 @@ pub(super) struct Worker {
     control_group: Cgroup,
     capacity: usize,
     children: Option<ChildCounter>,
+    /// How often the system had killed for want of memory when the last cell began.
     oom_kills_before: Option<u64>,
+    /// What it may use, as it was asked for.
+    limits: KernelLimits,
     /// What the limits rest on.
     pub(super) confinement: Vec<String>,
 }
@@ -108,6 +112,7 @@ impl Worker {
             outgoing: Outgoing::default(),
             stderr_tail: VecDeque::new(),
             oom_kills_before: control_group.oom_kills().or_else(machine_oom_kills),
+            limits: spec.limits.clone(),
             control_group,
             confinement,
         })
@@ -122,9 +127,12 @@ impl Worker {
         self.child.pidfd()
     }
 
-    /// Reaps it, if it has ended.
-    pub(super) fn reap(&self) -> Option<Exit> {
-        self.child.reap()
+    /// Reaps it, if it has ended, and says how much processor time it had used.
+    pub(super) fn reap(&self) -> Option<(Exit, Option<Duration>)> {
+        self.child.peek()?;
+        // A zombie has its figures still; once it is reaped nobody has.
+        let used = cpu_time(self.child.id().pid);
+        Some((self.child.reap()?, used))
     }
 
     /// All that is to be stopped with it.
@@ -142,10 +150,44 @@ impl Worker {
         self.children.as_ref().map_or(0, |children| children.count(self.child.id().pid))
     }
 
-    /// Whether the system has killed something for want of memory since it was started.
+    /// Notes that a cell begins: what the system killed before is not this one's doing.
+    pub(super) fn begin_cell(&mut self) {
+        self.oom_kills_before = self.oom_kills();
+    }
+
+    /// Whether the system has killed something for want of memory since the last cell began.
     pub(super) fn memory_ran_out(&self) -> Option<bool> {
         let before = self.oom_kills_before?;
-        self.control_group.oom_kills().or_else(machine_oom_kills).map(|now| now > before)
+        self.oom_kills().map(|now| now > before)
+    }
+
+    fn oom_kills(&self) -> Option<u64> {
+        self.control_group.oom_kills().or_else(machine_oom_kills)
+    }
+
+    /// Which of its limits ended a worker that nobody here has killed, as far as that can be known.
+    /// A limit that only makes a call fail is the cell's own to report.
+    pub(super) fn passed_limit(&self, exit: Exit, used: Option<Duration>) -> Option<PassedLimit> {
+        let Exit::Signal { number, .. } = exit else {
+            return None;
+        };
+        let is = |signal: Signal| number == signal as i32;
+        if let Some(bytes) = self.limits.memory
+            && is(Signal::SIGKILL)
+            && self.control_group.limits_memory()
+            && self.memory_ran_out() == Some(true)
+        {
+            return Some(PassedLimit::Memory(bytes));
+        }
+        let seconds = self.limits.cpu_seconds?;
+        // A process that does not leave on SIGXCPU is killed. The two clocks of the system, that
+        // of the limit and that of the figures, differ by a tenth on a busy machine.
+        let due = match number {
+            _ if is(Signal::SIGXCPU) => Duration::from_secs(seconds),
+            _ if is(Signal::SIGKILL) => Duration::from_secs(seconds) + CPU_LIMIT_GRACE,
+            _ => return None,
+        };
+        (used? >= due * 3 / 4).then_some(PassedLimit::CpuSeconds(seconds))
     }
 
     pub(super) fn stderr_tail(&self) -> String {

@@ -8,6 +8,8 @@ use agarose_core::{Counters, Generation, Unit};
 use agarose_process::{Exit, ProcessId, StopOutcome};
 use serde::{Deserialize, Serialize};
 
+use crate::spec::PassedLimit;
+
 use super::{
     Channel, ExecutionId, Run, generation_text,
     worker::{CellResult, Ready},
@@ -431,6 +433,9 @@ pub struct WorkerGone {
     /// Whether the system killed it for want of memory, as far as can be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom: Option<bool>,
+    /// The limit of ours that ended it, when it is known to be one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PassedLimit>,
     /// The last of what it wrote to descriptor 2.
     #[serde(default)]
     pub stderr_tail: String,

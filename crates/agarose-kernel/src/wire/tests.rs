@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use agarose_process::{Exit, ProcessId, ProcessState, StopEnd, StopOutcome};
 
+use crate::spec::PassedLimit;
+
 use super::{frame::decode, supervisor::*, worker::*, *};
 
 fn id() -> ExecutionId {
@@ -133,6 +135,7 @@ fn every_message_from_a_supervisor_reads_back_as_it_was_written() {
             started: true,
             output: Some(output),
             oom: Some(true),
+            limit: Some(PassedLimit::Memory(2 << 30)),
             stderr_tail: String::new(),
             left: None,
             kernel_end: 0,

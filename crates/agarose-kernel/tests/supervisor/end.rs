@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use agarose_kernel::wire::{Channel, supervisor::ExecuteRefusal, supervisor::FromSupervisor};
+use agarose_kernel::{
+    spec::PassedLimit,
+    wire::{Channel, supervisor::ExecuteRefusal, supervisor::FromSupervisor},
+};
 use agarose_process::{Exit, StopEnd, is_running};
 
 use crate::{
@@ -20,6 +23,8 @@ tests! {
     a_worker_that_closes_its_wire_is_ended,
     a_limit_of_memory_is_met_as_itself,
     a_limit_of_processor_time_is_met_as_itself,
+    a_worker_that_ignores_the_warning_of_its_time_is_killed_by_its_limit,
+    a_signal_within_the_limits_is_not_taken_for_one_of_them,
     a_fork_bomb_is_held_by_its_limit_and_stopped,
     an_idle_supervisor_is_never_woken,
     after_the_end_no_cell_is_taken_and_the_same_is_said_again,
@@ -100,7 +105,9 @@ fn a_limit_of_memory_is_met_as_itself() {
     daemon.execute(id(1), "x = []\nwhile True: x.append(bytearray(b'x' * 10_000_000))");
     // A control group kills; a resource limit makes the allocation fail.
     let ended = daemon.wait(|message, _| match message {
-        FromSupervisor::WorkerGone(gone) => Some(gone.oom == Some(true)),
+        FromSupervisor::WorkerGone(gone) => {
+            Some(gone.oom == Some(true) && gone.limit == Some(PassedLimit::Memory(300 << 20)))
+        }
         FromSupervisor::Ended { result, .. } => {
             Some(result.error.as_ref().is_some_and(|error| error.name == "MemoryError"))
         }
@@ -114,6 +121,27 @@ fn a_limit_of_processor_time_is_met_as_itself() {
     let kernel = Kernel::with(crate::lab::real(), |spec| spec.limits.cpu_seconds = Some(1));
     let gone = die(&mut kernel.attach_ready(), "while True: pass");
     assert_eq!(gone.exit.to_string(), "killed by SIGXCPU");
+    assert_eq!(gone.limit, Some(PassedLimit::CpuSeconds(1)));
+}
+
+fn a_worker_that_ignores_the_warning_of_its_time_is_killed_by_its_limit() {
+    let kernel = Kernel::with(crate::lab::real(), |spec| spec.limits.cpu_seconds = Some(1));
+    let source = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nsum(range(10**13))";
+    let gone = die(&mut kernel.attach_ready(), source);
+    assert_eq!(gone.exit.to_string(), "killed by SIGKILL");
+    assert_eq!(gone.limit, Some(PassedLimit::CpuSeconds(1)));
+}
+
+fn a_signal_within_the_limits_is_not_taken_for_one_of_them() {
+    for signal in ["SIGXCPU", "SIGKILL"] {
+        let kernel = Kernel::with(crate::lab::real(), |spec| {
+            spec.limits.cpu_seconds = Some(1000);
+            spec.limits.memory = Some(1 << 30);
+        });
+        let source = format!("import os, signal\nos.kill(os.getpid(), signal.{signal})");
+        let gone = die(&mut kernel.attach_ready(), &source);
+        assert_eq!((gone.exit.to_string(), gone.limit), (format!("killed by {signal}"), None));
+    }
 }
 
 fn a_fork_bomb_is_held_by_its_limit_and_stopped() {

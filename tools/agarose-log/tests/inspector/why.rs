@@ -22,7 +22,8 @@ fn note(pid: u32, state: char, command: &str) -> ProcessNote {
 }
 
 fn killed() -> GroupOutcome {
-    GroupOutcome::Killed { killed: vec![note(4000, 'R', "python3 -m agarose_worker")] }
+    let escaped = ProcessNote { escaped: true, ..note(4007, 'S', "sleep") };
+    GroupOutcome::Killed { killed: vec![note(4000, 'R', "python3 -m agarose_worker"), escaped] }
 }
 
 fn stopped(lab: &mut Lab, outcome: GroupOutcome) {
@@ -218,6 +219,39 @@ fn a_cell_whose_process_died() {
         },
     );
     why(&lab, ticket, "kernel_died");
+}
+
+#[test]
+fn a_cell_whose_process_was_killed_by_a_limit() {
+    let mut lab = Lab::new();
+    let ticket = lab.submit("analysis", "x = bytearray(10**12)");
+    lab.begin("analysis");
+    lab.after(4000).kernel(
+        "analysis",
+        KernelReport::Gone {
+            exit: Exit::Limit { limit: "memory limit 2 GiB".to_owned() },
+            while_down: false,
+            began: Some(true),
+            output: None,
+        },
+    );
+    why(&lab, ticket, "killed_by_a_limit");
+}
+
+#[test]
+fn a_cell_whose_session_was_closed_while_it_ran() {
+    let mut lab = Lab::new();
+    let ticket = lab.submit("analysis", "import time; time.sleep(60)");
+    lab.begin("analysis");
+    lab.after(100).decide(&Command::CloseSession {
+        session: session("analysis"),
+        by: owner("user_repl:grace"),
+        reason: "done for today".to_owned(),
+        remove: false,
+    });
+    lab.after(2).verdict("analysis", Verdict::Delivered);
+    lab.after(3).result_as("analysis", ResultStatus::Interrupted, true, "", "{}");
+    why(&lab, ticket, "interrupted_by_a_close");
 }
 
 fn lost(began: Option<bool>) -> (Lab, TicketId) {
