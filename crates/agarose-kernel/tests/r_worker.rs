@@ -356,13 +356,15 @@ fn an_interrupt_reaches_the_cell_and_keeps_the_namespace() -> Outcome<()> {
 #[test]
 fn an_interrupt_during_a_program_ends_the_cell_with_it() -> Outcome<()> {
     with_r(|worker| {
-        // What a program prints says that it runs.
+        // What it prints says that the program runs, and no shell is just starting it: one that is loses
+        // the signal for its child.
+        worker.run("writeLines('in it', 'said')")?;
         for source in [
-            "system('echo in it; exec sleep 600')\ncat('next\\n')",
-            "for (i in 1:5) system('echo in it; sleep 600')",
-            "{ system2('sh', c('-c', shQuote('echo in it; sleep 600'))); cat('next\\n') }",
-            "x <- system('echo in it >&2; sleep 600', intern = TRUE)\ncat('next\\n')",
-            "readLines(pipe('echo in it >&2; sleep 600'))\ncat('next\\n')",
+            "system('tail -f said')\ncat('next\\n')",
+            "for (i in 1:5) system('tail -f said')",
+            "{ system2('tail', c('-f', 'said')); cat('next\\n') }",
+            "x <- system('tail -f said >&2', intern = TRUE)\ncat('next\\n')",
+            "readLines(pipe('tail -f said >&2'))\ncat('next\\n')",
         ] {
             let id = worker.begin(source)?;
             worker.until(|events| {
@@ -379,7 +381,7 @@ fn an_interrupt_during_a_program_ends_the_cell_with_it() -> Outcome<()> {
             );
             assert!(!cell.out().contains("next"), "{source}: {}", cell.out());
         }
-        let caught = "tryCatch(system('echo in it; sleep 600'), interrupt = function(i) cat('caught\\n'))";
+        let caught = "tryCatch(system('tail -f said'), interrupt = function(i) cat('caught\\n'))";
         let id = worker.begin(caught)?;
         worker.printed("in it")?;
         interrupt_group(worker)?;
