@@ -82,6 +82,11 @@ impl Attachment {
         Ok(Self { blob: name_of(&bytes), bytes })
     }
 
+    /// Content whose name is known to be right.
+    pub(crate) fn checked(blob: BlobRef, bytes: &[u8]) -> Self {
+        Self { blob, bytes: bytes.into() }
+    }
+
     /// The name of the content.
     #[must_use]
     pub fn blob(&self) -> BlobRef {

@@ -14,7 +14,7 @@ use crate::{
     mend::{Mended, mend},
     open::{StoreReport, at, lost_end},
     page,
-    record::{ChainKey, Head},
+    record::{ChainKey, Head, Record},
     scan::{Scan, ScanError},
     segment,
     shared::Places,
@@ -182,7 +182,7 @@ fn judge_store(
             format!("it ends with event {}, and the segments begin with {}", had.sequence, from.sequence + 1);
         return Ok(Verdict::Replace(what));
     }
-    if !segments_agree(chain, scan, had).map_err(|error| match error {
+    if !segments_agree(scan, had).map_err(|error| match error {
         ScanError::Io(path, source) => OpenError::Io { path, source },
         other => other.into(),
     })? {
@@ -191,7 +191,7 @@ fn judge_store(
             had.records.saturating_sub(1)
         )));
     }
-    let mended = match mend_store(chain, scan, &*store, had)? {
+    let mended = match mend_store(scan, &*store, had)? {
         Ok(mended) => mended,
         Err(cause) if from.records == 0 => return Ok(Verdict::Replace(cause)),
         // Nothing but this store has what came before the segments.
@@ -215,16 +215,11 @@ fn judge_store(
 }
 
 /// Mends the store; says why when that cannot be done.
-fn mend_store(
-    chain: ChainKey,
-    scan: &Scan,
-    store: &dyn Store,
-    had: Head,
-) -> Result<Result<Mended, String>, OpenError> {
+fn mend_store(scan: &Scan, store: &dyn Store, had: Head) -> Result<Result<Mended, String>, OpenError> {
     let mut all = Mended::default();
     // Once more to see that what was put back is there.
     for _ in 0..2 {
-        match mend(chain, scan, store, had) {
+        match mend(scan, store, had) {
             Ok(mended) if mended.is_nothing() => return Ok(Ok(all)),
             Ok(mended) => all += mended,
             Err(OpenError::Store(error)) => return Ok(Err(error.to_string())),
@@ -261,9 +256,8 @@ fn whole(chain: ChainKey, store: &dyn Store, head: Head) -> Result<(), ReadError
     Ok(())
 }
 
-/// Walks the records of the segments whose numbers are in a range.
+/// Walks the records of the segments whose numbers are in a range; the scan has checked them.
 pub(crate) fn walk(
-    chain: ChainKey,
     scan: &Scan,
     records: Range<u64>,
     mut each: impl FnMut(Commit) -> Result<(), OpenError>,
@@ -273,8 +267,8 @@ pub(crate) fn walk(
         if end.records <= records.start || before.records >= records.end {
             continue;
         }
-        let bytes = segment.found.read().map_err(at(&segment.found.path))?;
-        segment::walk(chain, &bytes, &mut Some(before), |_, record, attachments| {
+        let bytes = segment.records().map_err(at(&segment.found.path))?;
+        segment::walk(Record::read_checked, &bytes, &mut Some(before), |_, record, attachments| {
             if records.contains(&record.header().record) {
                 each(Commit { record: record.clone(), attachments })?;
             }
@@ -285,7 +279,7 @@ pub(crate) fn walk(
 }
 
 /// Whether the segments have the same record at `head` as the store, where they have one at all.
-fn segments_agree(chain: ChainKey, scan: &Scan, head: Head) -> Result<bool, ScanError> {
+fn segments_agree(scan: &Scan, head: Head) -> Result<bool, ScanError> {
     if head == scan.head || scan.from == Some(head) {
         return Ok(true);
     }
@@ -298,9 +292,9 @@ fn segments_agree(chain: ChainKey, scan: &Scan, head: Head) -> Result<bool, Scan
             return Ok(true);
         }
         let io = |error| ScanError::Io(segment.found.path.clone(), error);
-        let bytes = segment.found.read().map_err(io)?;
+        let bytes = segment.records().map_err(io)?;
         let mut agrees = false;
-        segment::walk(chain, &bytes, &mut Some(before), |_, record, _| {
+        segment::walk(Record::read_checked, &bytes, &mut Some(before), |_, record, _| {
             agrees |= record.header().head() == head;
             Ok::<(), ScanError>(())
         })?;
@@ -322,7 +316,7 @@ pub(crate) fn feed(chain: ChainKey, scan: &Scan, store: &dyn Store) -> Result<u6
         store.put(batch)
     };
     let mut fed = 0;
-    walk(chain, scan, had.records..u64::MAX, |commit| {
+    walk(scan, had.records..u64::MAX, |commit| {
         fed += u64::from(commit.record.header().events);
         bytes += commit.record.bytes().len() + commit.record.header().attached as usize;
         waiting.push(Arc::new(commit));

@@ -4,17 +4,13 @@
 //! index entry, a key, a part of an attachment. So at every start what the segments still have is compared with
 //! what the store has of it. What is older than the segments nobody can compare; `verify` reads it.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    ops::AddAssign,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, ops::AddAssign, sync::Arc};
 
 use crate::{
     error::{OpenError, ReadError},
     fit::walk,
     page::{self, PageKey},
-    record::{ChainKey, Hash, Head},
+    record::{self, HEAD, Head},
     scan::Scan,
     store::{Batch, Space, Store, StoreError},
     tail::Commit,
@@ -49,9 +45,8 @@ impl AddAssign for Mended {
 ///
 /// # Errors
 /// [`OpenError::Store`] when the store cannot be read or written where it has to be.
-pub(crate) fn mend(chain: ChainKey, scan: &Scan, store: &dyn Store, had: Head) -> Result<Mended, OpenError> {
+pub(crate) fn mend(scan: &Scan, store: &dyn Store, had: Head) -> Result<Mended, OpenError> {
     let mut mender = Mender {
-        chain,
         store,
         run: Run::Lost,
         commits: Vec::new(),
@@ -60,7 +55,7 @@ pub(crate) fn mend(chain: ChainKey, scan: &Scan, store: &dyn Store, had: Head) -
         keys: BTreeSet::new(),
         mended: Mended::default(),
     };
-    walk(chain, scan, 0..had.records, |commit| Ok(mender.take(Arc::new(commit))?))?;
+    walk(scan, 0..had.records, |commit| Ok(mender.take(Arc::new(commit))?))?;
     mender.end_run()?;
     mender.put()?;
     Ok(mender.mended)
@@ -68,14 +63,38 @@ pub(crate) fn mend(chain: ChainKey, scan: &Scan, store: &dyn Store, had: Head) -
 
 /// What the commits at hand have in common.
 enum Run {
-    /// They are in this page; the hashes are those of its records that are still to come.
-    In(PageKey, VecDeque<Hash>),
+    /// They are in this page.
+    In {
+        page: PageKey,
+        bytes: Vec<u8>,
+        /// Where in the bytes its records that are still to come begin.
+        next: usize,
+    },
     /// No page has them.
     Lost,
 }
 
+/// Whether a record is what a page goes on with; then the page goes on after it.
+fn continues(page: &[u8], next: &mut usize, record: &[u8]) -> bool {
+    let here = page.get(*next..).is_some_and(|rest| rest.starts_with(record));
+    if here {
+        *next += record.len();
+    }
+    here
+}
+
+/// Where in a page a record begins; its end if it is not there.
+fn place(page: &[u8], record: u64) -> usize {
+    let mut at = 0;
+    while let Some(Ok(header)) = page.get(at..).map(record::read_header)
+        && header.record < record
+    {
+        at += HEAD + header.body as usize;
+    }
+    at.min(page.len())
+}
+
 struct Mender<'a> {
-    chain: ChainKey,
     store: &'a dyn Store,
     run: Run,
     commits: Vec<Arc<Commit>>,
@@ -87,9 +106,8 @@ struct Mender<'a> {
 
 impl Mender<'_> {
     fn take(&mut self, commit: Arc<Commit>) -> Result<(), StoreError> {
-        let header = commit.record.header();
         let here = match &mut self.run {
-            Run::In(_, hashes) => hashes.pop_front() == Some(header.hash),
+            Run::In { bytes, next, .. } => continues(bytes, next, commit.record.bytes()),
             Run::Lost => false,
         };
         if !here {
@@ -98,7 +116,7 @@ impl Mender<'_> {
                     self.end_run()?;
                     self.run = found;
                 }
-                None if matches!(self.run, Run::In(..)) => {
+                None if matches!(self.run, Run::In { .. }) => {
                     self.end_run()?;
                     self.run = Run::Lost;
                 }
@@ -113,14 +131,11 @@ impl Mender<'_> {
     fn page_of(&self, commit: &Commit) -> Result<Option<Run>, StoreError> {
         let header = commit.record.header();
         let at = PageKey { first: header.first, record: header.record };
-        match page::find(self.chain, self.store, at) {
-            Ok(Some((key, records))) => {
-                let mut hashes = records
-                    .iter()
-                    .map(|record| record.header().hash)
-                    .skip_while(|hash| *hash != header.hash)
-                    .collect::<VecDeque<_>>();
-                Ok(hashes.pop_front().map(|_| Run::In(key, hashes)))
+        match page::find_bytes(self.store, at) {
+            Ok(Some((page, bytes))) => {
+                let mut next = if page == at { 0 } else { place(&bytes, header.record) };
+                let here = continues(&bytes, &mut next, commit.record.bytes());
+                Ok(here.then_some(Run::In { page, bytes, next }))
             }
             Ok(None) | Err(ReadError::Missing { .. } | ReadError::Damaged { .. }) => Ok(None),
             Err(ReadError::Store(error)) => Err(error),
@@ -132,9 +147,10 @@ impl Mender<'_> {
         let commits = std::mem::take(&mut self.commits);
         let before = self.batch.puts.len();
         match std::mem::replace(&mut self.run, Run::Lost) {
-            Run::In(key, _) => {
+            // A page that goes on with something else cannot be read, and is written anew.
+            Run::In { page, bytes, next } if next == bytes.len() => {
                 let mut whole = Batch::default();
-                page::put_page(self.store, key, &commits, &mut self.keys, &mut whole)?;
+                page::put_page(self.store, page, &commits, &mut self.keys, &mut whole)?;
                 for (space, key, value) in whole.puts {
                     // The page may begin before the segments do, and it has been read.
                     if space != Space::Page && self.store.get(space, &key)?.is_none() {
@@ -143,7 +159,7 @@ impl Mender<'_> {
                     }
                 }
             }
-            Run::Lost => {
+            Run::In { .. } | Run::Lost => {
                 self.mended.events +=
                     commits.iter().map(|commit| u64::from(commit.record.header().events)).sum::<u64>();
                 page::put_with(self.store, &commits, &mut self.keys, &mut self.batch)?;

@@ -212,6 +212,14 @@ pub(crate) fn find(
     store: &dyn Store,
     at: PageKey,
 ) -> Result<Option<(PageKey, Vec<Record>)>, ReadError> {
+    match find_bytes(store, at)? {
+        Some((page, bytes)) => Ok(Some((page, records(chain, page, &bytes)?))),
+        None => Ok(None),
+    }
+}
+
+/// The last page that begins at or before `at`, unread.
+pub(crate) fn find_bytes(store: &dyn Store, at: PageKey) -> Result<Option<(PageKey, Vec<u8>)>, ReadError> {
     let Some((key, value)) =
         store.last(Space::Page, Bound::Unbounded, Bound::Included(&at.part(u16::MAX)))?
     else {
@@ -220,13 +228,16 @@ pub(crate) fn find(
     let damaged = |source| ReadError::Damaged { record: at.record, sequence: at.first, source };
     let page = PageKey::read(&key).ok_or_else(|| damaged(crate::record::Flaw::Contents))?;
     let last = key.get(16..18).map_or(0, |part| u16::from_be_bytes([part[0], part[1]]));
+    if last == 0 {
+        return Ok(Some((page, value)));
+    }
     let mut bytes = Vec::new();
     for part in 0..last {
         let missing = ReadError::Missing { sequence: page.first };
         bytes.extend_from_slice(&store.get(Space::Page, &page.part(part))?.ok_or(missing)?);
     }
     bytes.extend_from_slice(&value);
-    Ok(Some((page, records(chain, page, &bytes)?)))
+    Ok(Some((page, bytes)))
 }
 
 fn records(chain: ChainKey, page: PageKey, bytes: &[u8]) -> Result<Vec<Record>, ReadError> {

@@ -229,22 +229,38 @@ impl Record {
         let header = read_header(bytes)?;
         let whole = bytes.get(..header.length()).ok_or(Flaw::Length)?;
         let record = Self::read(key, whole)?;
-        let mut rest = &whole[record.bytes.len()..];
-        let mut attachments = Vec::new();
-        for name in record.names() {
-            let length = usize::try_from(name.length).map_err(|_| Flaw::Contents)?;
-            let content = rest.get(..length).ok_or(Flaw::Contents)?;
-            rest = &rest[length..];
+        let attachments = record.attachments(whole, |content, name| {
             let attachment = Attachment::new(content).map_err(|_| Flaw::Contents)?;
-            if attachment.blob() != name {
-                return Err(Flaw::Attachment);
-            }
-            attachments.push(attachment);
-        }
-        if rest != END {
-            return Err(Flaw::Attachment);
-        }
+            if attachment.blob() == name { Ok(attachment) } else { Err(Flaw::Attachment) }
+        })?;
         Ok((record, attachments))
+    }
+
+    /// As [`Record::read_whole`], of bytes that have been checked a moment ago: nothing is hashed once more.
+    pub(crate) fn read_checked(bytes: &[u8]) -> Result<(Self, Vec<Attachment>), Flaw> {
+        let header = read_header(bytes)?;
+        let whole = bytes.get(..header.length()).ok_or(Flaw::Length)?;
+        let own = whole.get(..HEAD + header.body as usize).ok_or(Flaw::Length)?;
+        let record = Self { header, bytes: own.into() };
+        let attachments =
+            record.attachments(whole, |content, name| Ok(Attachment::checked(name, content)))?;
+        Ok((record, attachments))
+    }
+
+    fn attachments(
+        &self,
+        whole: &[u8],
+        read: impl Fn(&[u8], BlobRef) -> Result<Attachment, Flaw>,
+    ) -> Result<Vec<Attachment>, Flaw> {
+        let mut rest = whole.get(self.bytes.len()..).unwrap_or_default();
+        let mut attachments = Vec::new();
+        for name in self.names() {
+            let length = usize::try_from(name.length).map_err(|_| Flaw::Contents)?;
+            let (content, after) = rest.split_at_checked(length).ok_or(Flaw::Contents)?;
+            rest = after;
+            attachments.push(read(content, name)?);
+        }
+        if rest == END { Ok(attachments) } else { Err(Flaw::Attachment) }
     }
 
     pub(crate) fn header(&self) -> &Header {

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, io, path::PathBuf};
 
 use crate::{
     error::{Damage, OpenError},
-    record::{self, ChainKey, Flaw, HEAD, Head},
+    record::{self, ChainKey, Flaw, HEAD, Head, Record},
     segment::{self, End, Found, HEADER},
 };
 
@@ -24,6 +24,16 @@ pub(crate) struct Scanned {
     pub(crate) last: Option<(u64, u64)>,
     /// Whether there is nothing but zeros after its header.
     pub(crate) blank: bool,
+}
+
+impl Scanned {
+    /// The records that were found, once more.
+    pub(crate) fn records(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = self.found.read()?;
+        // What came after them was not checked.
+        bytes.truncate(usize::try_from(self.end.saturating_sub(HEADER)).unwrap_or(usize::MAX));
+        Ok(bytes)
+    }
 }
 
 /// A place where bytes are that are no record.
@@ -132,12 +142,17 @@ impl Scan {
             let Some(segment) = self.unread.pop_front() else { break };
             let mut first = None;
             let mut last = None;
-            let walked = segment::walk(chain, &bytes, &mut head, |offset, record, _| {
-                first.get_or_insert_with(|| record.header().before());
-                last = Some((offset, record.header().length() as u64));
-                self.stored = self.stored.max(record.header().stored);
-                Ok::<(), ScanError>(())
-            });
+            let walked = segment::walk(
+                |bytes| Record::read_whole(chain, bytes),
+                &bytes,
+                &mut head,
+                |offset, record, _| {
+                    first.get_or_insert_with(|| record.header().before());
+                    last = Some((offset, record.header().length() as u64));
+                    self.stored = self.stored.max(record.header().stored);
+                    Ok::<(), ScanError>(())
+                },
+            );
             let (at, end) = walked?;
             let offset = HEADER + at as u64;
             let rest = bytes.get(at..).unwrap_or_default();

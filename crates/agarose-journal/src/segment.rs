@@ -168,8 +168,9 @@ pub(crate) enum End {
 
 /// Walks the records of one segment that continue `head`; calls `each` with offset and record, and
 /// returns where and how it ended. Without a head the first record is believed about what it continues.
+/// `read` is [`Record::read_whole`] or [`Record::read_checked`].
 pub(crate) fn walk<E>(
-    key: ChainKey,
+    read: impl Fn(&[u8]) -> Result<(Record, Vec<Attachment>), Flaw>,
     bytes: &[u8],
     head: &mut Option<Head>,
     mut each: impl FnMut(u64, &Record, Vec<Attachment>) -> Result<(), E>,
@@ -181,7 +182,7 @@ pub(crate) fn walk<E>(
             let end = if rest.iter().all(|byte| *byte == 0) { End::Full } else { End::Bad(Flaw::Header) };
             return Ok((at, end));
         }
-        match Record::read_whole(key, rest) {
+        match read(rest) {
             Ok((record, attachments)) => {
                 if head.is_some_and(|head| head != record.header().before()) {
                     return Ok((at, End::Bad(Flaw::Chain)));

@@ -87,7 +87,7 @@ pub(crate) fn append(table: &mut Table) -> Result<()> {
         over(ours.percentile(50), bares.percentile(50)),
         "–",
     );
-    let (rate, mut journal) = many(journal, number)?;
+    let (rate, journal) = many(journal, number)?;
     table.row(
         "durable append, 64 appenders, events/s",
         format!("{rate:.0}"),
@@ -111,8 +111,10 @@ fn many(mut journal: Journal, mut number: u64) -> Result<(f64, Journal)> {
             let events: Vec<RawEvent> = (number..).map(event).take(waiting.len()).collect();
             number += events.len() as u64;
             journal.append(&events, &[])?;
-            // Whoever has stopped waiting is not told.
-            waiting.into_iter().for_each(|waits| drop(waits.send(())));
+            for waits in waiting {
+                // Whoever has stopped waiting is not told.
+                let _ = waits.send(());
+            }
         }
         Ok(journal)
     });

@@ -460,7 +460,7 @@ fn join(
         );
         findings.push(Finding::in_file(Severity::Warning, &places.store, what));
     }
-    match mend(chain, scan, store, had) {
+    match mend(scan, store, had) {
         Ok(mended) if mended.is_nothing() => {}
         Ok(Mended { events, entries }) => {
             let what = format!(

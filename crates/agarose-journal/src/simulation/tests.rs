@@ -500,7 +500,7 @@ fn whatever_rots_in_the_middle_of_the_store_comes_back_from_the_segments() {
         let (place, mut journal, known, mut choices) = filled(&options, 10 + seed % 40, seed);
         let large = Attachment::new(vec![7; 30_000]).unwrap();
         let first = journal.head().sequence + 1;
-        journal.append(&[event(first, seed)], &[large.clone()]).unwrap();
+        journal.append(&[event(first, seed)], std::slice::from_ref(&large)).unwrap();
         append(&mut journal, &known, seed, &mut choices).unwrap();
         journal.checkpoint().unwrap();
         journal.close().unwrap();
