@@ -86,6 +86,16 @@ impl Index {
         key
     }
 
+    /// The first page that can hold an event of this from `sequence` on.
+    pub(crate) fn from(&self, store: &dyn Store, sequence: u64) -> Result<Option<PageKey>, StoreError> {
+        let (low, high) = (self.prefix(), self.key(PageKey { first: sequence, record: u64::MAX }));
+        let before = store.last(self.space(), Bound::Included(&low), Bound::Included(&high))?;
+        match before.and_then(|(key, _)| PageKey::read(key.get(low.len()..)?)) {
+            Some(page) => Ok(Some(page)),
+            None => self.next(store, None),
+        }
+    }
+
     /// The next page that speaks of this, after `after`.
     pub(crate) fn next(
         &self,

@@ -256,8 +256,12 @@ impl Events {
     fn fill(&mut self) -> Result<bool, ReadError> {
         if let (Some(only), Some(base)) = (&self.only, self.indexed) {
             let store = self.shared.store()?;
-            match only.next(&*store, self.page)? {
-                Some(page) if page.first <= base => {
+            let page = match self.page {
+                None => only.from(&*store, self.next)?,
+                after => only.next(&*store, after)?,
+            };
+            match page {
+                Some(page) if page.first <= base.min(self.last) => {
                     self.page = Some(page);
                     let found = page::find(self.shared.chain, &*store, page)?;
                     let (_, records) = found.ok_or(ReadError::Missing { sequence: page.first })?;

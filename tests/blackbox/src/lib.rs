@@ -374,6 +374,11 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
+            if thread::panicking()
+                && let Ok(Some(status)) = daemon.try_wait()
+            {
+                eprintln!("the daemon had ended: {status}");
+            }
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

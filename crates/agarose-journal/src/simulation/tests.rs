@@ -491,6 +491,13 @@ fn check_every_way(journal: &Journal, seed: u64) {
         }
     }
     assert_eq!(reader.by_session(&session).count() as u64, head);
+    for from in (1..=head + 1).step_by(3) {
+        for to in [from, from + 5, head + 9] {
+            let found: Vec<u64> =
+                reader.session_events(&session, from..to).map(|entry| entry.unwrap().sequence).collect();
+            assert_eq!(found, (from..to.min(head + 1)).collect::<Vec<_>>(), "seed {seed}, {from}..{to}");
+        }
+    }
 }
 
 #[test]
