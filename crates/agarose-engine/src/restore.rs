@@ -443,7 +443,10 @@ impl Engine {
             Language::Python => format!("print(*(name for name in {names} if name in globals()), sep='\\n')"),
             Language::R => {
                 let list = names.trim_start_matches('[').trim_end_matches(']');
-                format!("cat(Filter(exists, c({list})), sep = '\\n')")
+                // Neither a name of a package, nor a look that would run an active binding.
+                format!(
+                    "base::cat(base::Filter(function(name) base::exists(name, base::globalenv(), inherits = FALSE), base::c({list})), sep = '\\n')"
+                )
             }
         };
         let asked = Asked::Cell { code: code.into_bytes(), name: Some("<names>".to_owned()) };

@@ -633,18 +633,38 @@ pub(crate) fn decode_displays(bytes: &[u8]) -> Vec<DisplayFrame> {
 
 fn place_displays(view: &mut TicketView, frames: Vec<DisplayFrame>, figures: &Path) {
     let mut figure = 0u32;
-    for frame in frames {
+    // What is shown again in its place is one figure, as it was last.
+    let mut last = BTreeMap::new();
+    for (at, frame) in frames.iter().enumerate() {
+        if let DisplayFrame::Show(display, _) = frame
+            && let Some(id) = &display.display_id
+        {
+            last.insert(id.clone(), at);
+        }
+    }
+    let mut numbers: BTreeMap<(String, usize), u32> = BTreeMap::new();
+    let mut paths = BTreeMap::new();
+    for (at, frame) in frames.into_iter().enumerate() {
         let DisplayFrame::Show(display, parts) = frame else {
             view.display.clear();
             continue;
         };
+        let id = display.display_id.as_ref();
+        let superseded = id.is_some_and(|id| last.get(id) != Some(&at));
         let mut data = BTreeMap::new();
-        for (part, bytes) in display.parts.iter().zip(parts) {
+        for (nth, (part, bytes)) in display.parts.iter().zip(parts).enumerate() {
             if let Some(suffix) = figure_suffix(&part.mime) {
-                figure += 1;
-                let path = figures.join(format!("{}-{figure}.{suffix}", view.ticket));
-                if write_figure(&path, &bytes) {
-                    view.figures.push(path.display().to_string());
+                let mut next = || {
+                    figure += 1;
+                    figure
+                };
+                let number = match id {
+                    Some(id) => *numbers.entry((id.clone(), nth)).or_insert_with(next),
+                    None => next(),
+                };
+                let path = figures.join(format!("{}-{number}.{suffix}", view.ticket));
+                if !superseded && write_figure(&path, &bytes) {
+                    paths.insert(number, path.display().to_string());
                 }
             }
             let text = match String::from_utf8(bytes) {
@@ -673,6 +693,7 @@ fn place_displays(view: &mut TicketView, frames: Vec<DisplayFrame>, figures: &Pa
             }
         }
     }
+    view.figures.extend(paths.into_values());
 }
 
 fn is_binary(mime: &str) -> bool {

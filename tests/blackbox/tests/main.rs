@@ -12,6 +12,7 @@ mod journal;
 mod kernel;
 mod output;
 mod permissions;
+mod r;
 mod recovery;
 mod spine;
 mod stopping;

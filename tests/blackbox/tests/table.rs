@@ -14,7 +14,7 @@ fn promised() -> BTreeSet<String> {
     };
     let mut promised = BTreeSet::new();
     promised.extend(numbered("coordinator", &mut (1..=25).chain([27])));
-    promised.extend(numbered("kernel", &mut (1..=16).chain([18, 24, 25])));
+    promised.extend(numbered("kernel", &mut (1..=16).chain(18..=25)));
     promised.extend(numbered("journal", &mut (1..=11).chain([14, 15, 17, 19, 20])));
     promised.extend(numbered("recovery", &mut (1..=3).chain(5..=6)));
     promised.extend(numbered("watchdog", &mut (12..=15).chain(20..=22)));
@@ -23,6 +23,10 @@ fn promised() -> BTreeSet<String> {
         (1..=last).step_by(2).map(|number| format!("{prefix}-{number:02}")).collect::<Vec<_>>()
     };
     promised.extend(odd("OUT", 23));
+    promised.extend(odd("R", 17));
+    promised
+        .extend((1..=14).filter(|number| ![8, 9].contains(number)).map(|number| format!("RK-{number:02}")));
+    promised.extend(["INT-11".to_owned(), "watchdog 9 in R".to_owned()]);
     promised.extend(odd("CELL", 21));
     promised
 }

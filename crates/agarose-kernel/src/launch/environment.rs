@@ -1,10 +1,6 @@
 //! The environment of a worker: by allowlist.
 
-use std::{
-    collections::BTreeMap,
-    ffi::{OsStr, OsString},
-    path::Path,
-};
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use super::Interpreter;
 
@@ -71,20 +67,8 @@ const NAMES: &[&str] = &[
 
 /// What gets through by its beginning.
 const BEGINNINGS: &[&str] = &[
-    "BLIS_",
-    "CUDA_",
-    "HIP_",
-    "JAX_",
-    "KMP_",
-    "LC_",
-    "MKL_",
-    "NVIDIA_",
-    "OMP_",
-    "PYTORCH_",
-    "RENV_PATHS_",
-    "SLURM_",
-    "XDG_",
-    "XLA_",
+    "BLIS_", "CUDA_", "HIP_", "JAX_", "KMP_", "LC_", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "RENV_",
+    "SLURM_", "XDG_", "XLA_",
 ];
 
 /// What sounds like a secret does not get through, whatever it begins with.
@@ -110,10 +94,8 @@ pub fn worker_environment(
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| passes(name))
         .collect();
-    let Some(bin) = interpreter.program.parent() else {
-        return environment;
-    };
-    let prefix = bin.parent().filter(|prefix| bin.file_name() == Some(OsStr::new("bin")) && is_own(prefix));
+    // PREFIX/bin/python, PREFIX/lib/R/bin/R.
+    let prefix = interpreter.program.ancestors().skip(2).take(3).find(|prefix| is_own(prefix));
     let text = prefix.and_then(Path::to_str).map(str::to_owned);
     for (variable, marker) in [("VIRTUAL_ENV", "pyvenv.cfg"), ("CONDA_PREFIX", "conda-meta")] {
         let ours = text.clone().filter(|_| prefix.is_some_and(|prefix| prefix.join(marker).exists()));
@@ -129,10 +111,10 @@ pub fn worker_environment(
             environment.insert(variable.to_owned(), ours);
         }
     }
-    if let (Some(bin), Some(_)) = (bin.to_str(), &text) {
+    if let Some(bin) = text.map(|prefix| format!("{prefix}/bin")) {
         let path = environment.get("PATH").map_or_else(String::new, Clone::clone);
-        if path.split(':').next() != Some(bin) {
-            let path = if path.is_empty() { bin.to_owned() } else { format!("{bin}:{path}") };
+        if path.split(':').next() != Some(&bin) {
+            let path = if path.is_empty() { bin } else { format!("{bin}:{path}") };
             environment.insert("PATH".to_owned(), path);
         }
     }
@@ -178,6 +160,19 @@ mod tests {
         );
         let names: Vec<&str> = got.keys().map(String::as_str).collect();
         assert_eq!(names, ["HOME", "LC_ALL", "OMP_NUM_THREADS"]);
+    }
+
+    #[test]
+    fn an_r_of_conda_has_its_environment_s_programs_and_name() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("conda-meta")).unwrap();
+        let got = environment(&[("PATH", "/usr/bin")], root.path().join("lib/R/bin/R"));
+        let prefix = root.path().to_str().unwrap();
+        let wanted = [("PATH", format!("{prefix}/bin:/usr/bin")), ("CONDA_PREFIX", prefix.to_owned())];
+        assert_eq!(got, wanted.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
+        let system =
+            environment(&[("PATH", "/bin"), ("CONDA_PREFIX", "/another")], "/usr/lib/R/bin/R".into());
+        assert_eq!(system, BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]));
     }
 
     #[test]

@@ -52,10 +52,11 @@ const ASK_R: &str =
     "cat(file.path(R.home('bin'), 'R'), paste(R.version$major, R.version$minor, sep='.'), sep='\\n')";
 
 const INSTALL_PYTHON: &str = "install Python 3.9 or later (`apt install python3`, `conda install python`), or name one with --python PATH";
-const INSTALL_R: &str = "install R 4.1 or later (`apt install r-base-core`, `conda install -c conda-forge r-base`), or put Rscript on PATH";
+const INSTALL_R: &str = "install R 4.1 or later (`apt install r-base-core`, `conda install -c conda-forge r-base`), or name one with --rscript PATH";
 
 /// Finds an interpreter: the one asked for; else the active environment's; else the workspace's
-/// own; else the first on `PATH`. It is asked once what program it really is, since a shim of
+/// own; else, for R, that of the conda environment named `r`; else the first on `PATH`. The library
+/// of an renv project is no other interpreter: R itself takes it up, from the workspace's `.Rprofile`. It is asked once what program it really is, since a shim of
 /// pyenv or asdf costs time at every start; the answer is remembered while this process lives.
 ///
 /// # Errors
@@ -108,6 +109,11 @@ fn find_in(
                 active("CONDA_PREFIX").map(|prefix| prefix.join("bin/Rscript")),
                 "the active conda environment",
             );
+            add(Some(workspace.join(".conda/bin/Rscript")), ".conda in the workspace");
+            add(Some(workspace.join(".pixi/envs/default/bin/Rscript")), ".pixi in the workspace");
+            for root in conda_roots(&active) {
+                add(Some(root.join("envs/r/bin/Rscript")), "the conda environment r");
+            }
             add(on_path(&search, Path::new("Rscript")), "Rscript on PATH");
         }
     }
@@ -129,6 +135,19 @@ fn find_in(
     };
     let install = broken.map_or_else(|| install.to_owned(), |broken| format!("{broken}; {install}"));
     Err(InterpreterError::NotFound { language, install })
+}
+
+/// Where conda and its like keep their named environments.
+fn conda_roots(active: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let above = |path: PathBuf, levels: usize| path.ancestors().nth(levels).map(Path::to_path_buf);
+    let of_program = active("CONDA_EXE").and_then(|program| above(program, 2));
+    let roots = [of_program, active("MAMBA_ROOT_PREFIX")];
+    let mut roots: Vec<PathBuf> = roots.into_iter().flatten().collect();
+    if let Some(prefix) = active("CONDA_PREFIX") {
+        let named = prefix.parent().is_some_and(|parent| parent.ends_with("envs"));
+        roots.extend(if named { above(prefix, 2) } else { Some(prefix) });
+    }
+    roots
 }
 
 fn on_path(search: &OsString, program: &Path) -> Option<PathBuf> {
@@ -247,6 +266,34 @@ mod tests {
         assert_eq!(program(None, &both), at("active/bin/python"));
         assert_eq!(program(None, &both[1..]), at("work/.venv/bin/python"));
         assert_eq!(find(root.path(), None, &both[1..]).unwrap().found, "python3 on PATH");
+    }
+
+    #[test]
+    fn an_r_is_the_active_one_s_the_workspace_s_conda_s_named_r_or_on_path() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let (work, path, conda, active) = (at("work"), at("path"), at("conda"), at("conda/envs/active"));
+        let programs = [
+            active.join("bin/Rscript"),
+            work.join(".conda/bin/Rscript"),
+            conda.join("envs/r/bin/Rscript"),
+            path.join("Rscript"),
+        ];
+        for program in &programs {
+            fake(program, "echo \"$0\"; echo 4.3.1");
+        }
+        let variables = [("CONDA_PREFIX", active.as_path()), ("PATH", path.as_path())];
+        for (n, program) in programs.iter().enumerate() {
+            let found = find_in(Language::R, None, &work, &|name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            });
+            assert_eq!(&found.unwrap().program, program);
+            // The next is found when this one is not there.
+            fs::remove_file(&programs[n]).unwrap();
+        }
+        let error = find_in(Language::R, None, &work, &|_| None).unwrap_err().to_string();
+        assert!(error.starts_with("no r interpreter was found; install R 4.1"), "{error}");
+        assert!(error.contains("apt install r-base-core"), "{error}");
     }
 
     #[test]

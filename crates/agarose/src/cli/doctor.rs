@@ -10,10 +10,10 @@ use std::{
 };
 
 use agarose_core::Language;
-use agarose_kernel::launch::find_interpreter;
+use agarose_kernel::launch::{InterpreterError, find_interpreter};
 use serde::Serialize;
 
-use super::{Global, sessions::table};
+use super::{DoctorArgs, Global, sessions::table};
 use crate::{
     client::Client,
     places,
@@ -50,13 +50,14 @@ struct Report {
     checks: Vec<Check>,
 }
 
-pub(super) fn doctor(global: &Global, python: Option<&Path>) -> Result<Exit, Problem> {
+pub(super) fn doctor(global: &Global, args: &DoctorArgs) -> Result<Exit, Problem> {
     let dir = global.data_dir()?;
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let python = args.python.as_deref();
     let checks = vec![
         check_python(python, &here),
         check_packages(python, &here),
-        check_r(&here),
+        check_r(args.rscript.as_deref(), &here),
         check_strace(),
         check_cgroup(),
         check_directory(&dir),
@@ -160,16 +161,28 @@ fn check_packages(asked: Option<&Path>, here: &Path) -> Check {
     }
 }
 
-fn check_r(here: &Path) -> Check {
-    let fix = "only needed for R cells: `apt install r-base-core`";
-    match find_interpreter(Language::R, None, here) {
-        Err(_) => note("R", "not found", fix),
-        Ok(r) => match answer(&r.program, &["--version"]) {
-            Ok(version) => {
-                ok("R", format!("{}, {}", version.lines().next().unwrap_or(""), r.program.display()))
-            }
-            Err(why) => note("R", format!("{} does not run: {why}", r.program.display()), fix),
-        },
+fn check_r(asked: Option<&Path>, here: &Path) -> Check {
+    let fix = "only needed for R cells: `apt install r-base-core`, or name one with --rscript PATH";
+    let r = match find_interpreter(Language::R, asked, here) {
+        Ok(r) => r,
+        Err(error) if asked.is_some() => return bad("R", error.to_string(), fix),
+        Err(error @ InterpreterError::DoesNotRun { .. }) => return note("R", error.to_string(), fix),
+        Err(InterpreterError::NotFound { install, .. }) => {
+            // One that is there and does not run is said before what to install.
+            let broken = install.split_once("; ").map(|(broken, _)| broken.to_owned());
+            return note("R", broken.unwrap_or_else(|| "not found".into()), fix);
+        }
+    };
+    // An renv project has a library of its own, which its `.Rprofile` takes up.
+    let library = match (here.join("renv/activate.R").exists(), here.join(".Rprofile").exists()) {
+        (true, true) => ", with the library of the renv project here",
+        (true, false) => ", without the library of the renv project here, which has no .Rprofile",
+        (false, _) => "",
+    };
+    let shown = format!("{} ({}){library}", r.program.display(), r.found);
+    match answer(&r.program, &["--version"]) {
+        Ok(version) => ok("R", format!("{}, {shown}", version.lines().next().unwrap_or(""))),
+        Err(why) => note("R", format!("{shown} does not run: {why}"), fix),
     }
 }
 

@@ -344,6 +344,9 @@ pub(crate) struct RunArgs {
     /// The Python of the kernels, when no daemon runs
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
+    /// The Rscript of the kernels, when no daemon runs
+    #[arg(long, value_name = "PATH")]
+    rscript: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -393,6 +396,9 @@ pub(crate) struct DoctorArgs {
     /// The Python to check [default: the one that cells would run in]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
+    /// The Rscript to check [default: the one that cells would run in]
+    #[arg(long, value_name = "PATH")]
+    rscript: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -429,7 +435,7 @@ pub(crate) fn act(cli: Cli) -> Result<ExitCode, Problem> {
         Command::Analyse(args) => analyse::analyse(global, &args),
         Command::Stale(args) => stale::stale(global, &args),
         Command::Restore(args) => restore::restore(global, &args),
-        Command::Doctor(args) => doctor::doctor(global, args.python.as_deref()),
+        Command::Doctor(args) => doctor::doctor(global, &args),
         Command::Completions(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Cli::command(), "agarose", &mut script);

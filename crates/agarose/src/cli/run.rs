@@ -60,10 +60,12 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Result<Exit, Problem> {
         ran: vec![None; document.cells.len()],
         times: vec![None; document.cells.len()],
     };
-    if args.python.is_some() && embedded.is_none() {
-        runner
-            .screen
-            .note("note: a daemon runs here already, and its own --python decides; this one has no effect");
+    for (name, asked) in [("--python", &args.python), ("--rscript", &args.rscript)] {
+        if asked.is_some() && embedded.is_none() {
+            runner.screen.note(&format!(
+                "note: a daemon runs here already, and its own {name} decides; this one has no effect"
+            ));
+        }
     }
     for remark in &document.remarks {
         runner.screen.note(&format!("note: {remark}"));
@@ -101,7 +103,8 @@ fn reach(dir: &Path, args: &RunArgs) -> Result<(Client, Option<Embedded>), Probl
             Err(problem) if problem.kind == "no_daemon" && problem.causes.is_empty() => {}
             other => return other.map(|client| (client, None)),
         }
-        let options = Options { python: args.python.clone(), ..Options::default() };
+        let options =
+            Options { python: args.python.clone(), rscript: args.rscript.clone(), ..Options::default() };
         match Embedded::start(dir, options) {
             Ok(embedded) => return Ok((Client::connect(dir)?, Some(embedded))),
             // A daemon that holds the directory and does not listen yet, or not any more.

@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     /// The Python of the kernels [default: the active environment, .venv in the workspace, python3]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// The Rscript of the kernels [default: the first on PATH]
+    /// The Rscript of the kernels [default: the active conda environment's, the workspace's, Rscript]
     #[arg(long, value_name = "PATH")]
     rscript: Option<PathBuf>,
     /// Whether cells may use IPython's magics: never, where the Python has IPython, or only with it

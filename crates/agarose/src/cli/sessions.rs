@@ -40,6 +40,7 @@ struct KernelView {
     state: String,
     generation: String,
     pid: Option<u32>,
+    executable: Option<String>,
     version: Option<String>,
 }
 
@@ -134,7 +135,9 @@ fn show(global: &Global, session: &str) -> Result<Exit, Problem> {
 fn kernel_line(kernel: &KernelView) -> String {
     let version = kernel.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     let pid = kernel.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
-    format!("{} {}{version}, {}{pid}", kernel.generation, kernel.language, kernel.state)
+    let program =
+        kernel.executable.as_deref().map(|path| format!(" ({})", printable(path))).unwrap_or_default();
+    format!("{} {}{version}{program}, {}{pid}", kernel.generation, kernel.language, kernel.state)
 }
 
 fn close(global: &Global, args: &CloseArgs, remove: bool) -> Result<Exit, Problem> {
