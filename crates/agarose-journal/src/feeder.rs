@@ -14,8 +14,9 @@ use crate::{
     store::{Batch, StoreError},
 };
 
-/// How long the feeder gathers commits before it feeds them: many small ones cost what one costs.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long the feeder gathers commits before it feeds them: many small ones cost what one costs, and each time
+/// it writes, the sync of a commit that comes meanwhile takes twice as long.
+const GATHER: Duration = Duration::from_millis(50);
 /// How long it waits before it looks again whether a full disk has room.
 const RETRY: Duration = Duration::from_millis(200);
 /// Bytes of the tail at which it does not wait for more.
