@@ -16,14 +16,14 @@ use crate::{
     table::{Sample, Table, ms, over},
 };
 
-struct Bench {
-    engine: Engine,
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
     data: PathBuf,
     _directory: tempfile::TempDir,
 }
 
 impl Bench {
-    async fn new() -> Result<Self> {
+    pub(crate) async fn new() -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("agarose-bench-").tempdir_in(".")?;
         let program = std::env::current_exe()?;
         let data = directory.path().canonicalize()?.join("data");
@@ -34,17 +34,25 @@ impl Bench {
     }
 
     async fn submit(&self, session: &str, code: &str) -> Result<TicketId> {
+        self.submit_in(Language::Python, session, code).await
+    }
+
+    async fn submit_in(&self, language: Language, session: &str, code: &str) -> Result<TicketId> {
         let request = SubmitRequest::new(
             SessionId::new(session)?,
             owner()?,
-            Language::Python,
+            language,
             Asked::Cell { code: code.as_bytes().to_vec(), name: None },
         );
         Ok(self.engine.submit(request).await?.ticket)
     }
 
     async fn run(&self, session: &str, code: &str) -> Result<TicketView> {
-        let ticket = self.submit(session, code).await?;
+        self.run_in(Language::Python, session, code).await
+    }
+
+    pub(crate) async fn run_in(&self, language: Language, session: &str, code: &str) -> Result<TicketView> {
+        let ticket = self.submit_in(language, session, code).await?;
         match self.engine.wait(ticket, None).await? {
             Waited::Ended(view) => Ok(*view),
             Waited::StillOpen(_) => bail!("{ticket} has not ended"),
@@ -56,7 +64,7 @@ fn owner() -> Result<Owner> {
     Ok(Owner::new(OwnerKind::System, "bench")?)
 }
 
-fn seconds(measured: &Value) -> Result<Vec<Duration>> {
+pub(crate) fn seconds(measured: &Value) -> Result<Vec<Duration>> {
     let list = measured["seconds"].as_array().context("the peer gave no list")?;
     Ok(list.iter().filter_map(Value::as_f64).map(Duration::from_secs_f64).collect())
 }

@@ -1,13 +1,14 @@
 //! Ratios against peers and physical limits, each measured side by side in one run.
 //!
 //! `cargo run --release -p agarose-bench -- all`, or some of: `append`, `open`, `roundtrip`,
-//! `start`, `exec`, `output`. Peers come from PyPI into a virtual environment of the bench's own.
+//! `start`, `exec`, `output`, `r`. Peers come from PyPI into a virtual environment of the bench's own.
 
 #![expect(clippy::print_stdout, reason = "a tool that prints a table")]
 
 mod kernel;
 mod log;
 mod peer;
+mod r;
 mod table;
 
 use anyhow::Result;
@@ -44,6 +45,9 @@ fn main() -> Result<()> {
     }
     if wanted("output") {
         runtime.block_on(kernel::output(&mut table))?;
+    }
+    if wanted("r") {
+        runtime.block_on(r::all(&mut table))?;
     }
     println!("{table}");
     let path = std::path::Path::new("bench.json");

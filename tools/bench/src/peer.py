@@ -1,4 +1,7 @@
-"""Measures ipykernel through jupyter_client: python -c SCRIPT roundtrip|start|output|interrupt."""
+"""Measures ipykernel through jupyter_client: python -c SCRIPT roundtrip|start|output|interrupt.
+
+And IRkernel: python -c SCRIPT r_roundtrip|r_start|r_output|r_memory.
+"""
 
 import json
 import sys
@@ -83,6 +86,52 @@ def interrupt():
         took.append(time.perf_counter() - begun)
     manager.shutdown_kernel(now=True)
     return sorted(took)
+
+
+def r_roundtrip():
+    manager, client = start_new_kernel(kernel_name="ir")
+    for _ in range(50):
+        run(client, "1")
+    took = []
+    for _ in range(300):
+        begun = time.perf_counter()
+        run(client, "1")
+        took.append(time.perf_counter() - begun)
+    manager.shutdown_kernel(now=True)
+    return sorted(took)
+
+
+def r_start():
+    took = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        manager, client = start_new_kernel(kernel_name="ir")
+        run(client, "1")
+        took.append(time.perf_counter() - begun)
+        manager.shutdown_kernel(now=True)
+    return sorted(took)
+
+
+def r_output():
+    took = []
+    for code in sys.argv[2:]:
+        manager, client = start_new_kernel(kernel_name="ir")
+        run(client, "1")
+        begun = time.perf_counter()
+        run(client, code)
+        took.append(time.perf_counter() - begun)
+        manager.shutdown_kernel(now=True)
+    return took
+
+
+def r_memory():
+    """Not seconds, but bytes: what an idle kernel holds after its first cell."""
+    manager, client = start_new_kernel(kernel_name="ir")
+    run(client, "1")
+    with open(f"/proc/{manager.provisioner.process.pid}/status") as status:
+        held = [int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:")]
+    manager.shutdown_kernel(now=True)
+    return held
 
 
 print(json.dumps({"seconds": globals()[sys.argv[1]]()}))

@@ -33,7 +33,12 @@ fn run(command: &mut Command) -> Result<()> {
 
 /// Measures the peer; `what` is one of the script's words.
 pub(crate) fn measure(what: &str) -> Result<Value> {
-    let output = Command::new(python()?).args(["-c", SCRIPT, what]).output()?;
+    measure_with(what, &[])
+}
+
+/// The same, of what is in `arguments`.
+pub(crate) fn measure_with(what: &str, arguments: &[&str]) -> Result<Value> {
+    let output = Command::new(python()?).args(["-c", SCRIPT, what]).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
