@@ -618,6 +618,12 @@ impl Supervisor {
             FromWorker::Started { id } => self.on_started(id),
             FromWorker::Display(shown) => self.on_display(shown.id, bytes),
             FromWorker::ClearOutput { id, .. } => self.on_display(id, bytes),
+            FromWorker::Flush { id } => {
+                if self.current_mut(id).is_some() {
+                    self.take_all_output();
+                }
+                self.tell_worker(&ToWorker::Flushed {}, &[]);
+            }
             FromWorker::Stray { channel } => self.spool.append_to_kernel(channel, bytes),
             FromWorker::Log { level, message } => self.log.note(&format!("worker, {level}: {message}")),
             FromWorker::Result(result) => self.on_result(result),

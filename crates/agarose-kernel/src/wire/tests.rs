@@ -49,6 +49,7 @@ fn every_message_to_a_worker_reads_back_as_it_was_written() {
     check(&hello, "hello");
     check(&ToWorker::Execute { id: id(), name: "<cell 3>".into(), ordinal: 3, capture: true }, "execute");
     check(&ToWorker::Shutdown {}, "shutdown");
+    check(&ToWorker::Flushed {}, "flushed");
     check(&ToWorker::HostReply { call: 1, ok: true }, "host_reply");
 }
 
@@ -66,6 +67,7 @@ fn every_message_from_a_worker_reads_back_as_it_was_written() {
     };
     check(&FromWorker::Display(display), "display");
     check(&FromWorker::ClearOutput { id: id(), wait: true }, "clear_output");
+    check(&FromWorker::Flush { id: id() }, "flush");
     check(&FromWorker::Stray { channel: Channel::Stderr }, "stray");
     check(&FromWorker::Log { level: "info".into(), message: "m".into() }, "log");
     check(&FromWorker::Result(result(CellStatus::Interrupted)), "result");

@@ -87,6 +87,8 @@ pub enum ToWorker {
     },
     /// Leave.
     Shutdown {},
+    /// All that was written before the `flush` has been read.
+    Flushed {},
     /// The answer to a host call; the body is JSON, the value or the error.
     HostReply {
         /// Which call.
@@ -116,6 +118,12 @@ pub enum FromWorker {
         /// Only when the next display comes.
         #[serde(default)]
         wait: bool,
+    },
+    /// What was written so far is to be read before anything that follows; the worker waits for
+    /// `flushed`. For workers that cannot ask whether a pipe has been read.
+    Flush {
+        /// Which execution.
+        id: ExecutionId,
     },
     /// Text written by a thread that an earlier cell started; it belongs to the kernel.
     Stray {

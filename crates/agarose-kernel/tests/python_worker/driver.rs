@@ -358,35 +358,7 @@ impl Worker {
     pub(crate) fn pump(&mut self) -> Outcome<bool> {
         let mut moved = false;
         let mut chunk = vec![0; 1 << 16];
-        // Bounded, so that a cell that never stops printing does not keep us from its other pipes.
-        for _ in 0..64 {
-            match self.stdout.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(n) => {
-                    moved = true;
-                    match self.events.last_mut() {
-                        Some(Event::Stdout(bytes)) => bytes.extend(&chunk[..n]),
-                        _ => self.events.push(Event::Stdout(chunk[..n].to_vec())),
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        for _ in 0..64 {
-            match self.stderr.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(n) => {
-                    moved = true;
-                    match self.events.last_mut() {
-                        Some(Event::Stderr(bytes)) => bytes.extend(&chunk[..n]),
-                        _ => self.events.push(Event::Stderr(chunk[..n].to_vec())),
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
+        moved |= self.pump_streams(&mut chunk)?;
         for _ in 0..64 {
             match self.wire.read(&mut chunk) {
                 Ok(0) => {
@@ -406,9 +378,50 @@ impl Worker {
             let body_len = u32::from_le_bytes(lengths[4..].try_into()?) as usize;
             assert!(head_len <= 8 << 20 && body_len <= 64 << 20, "a frame of the worker is bounded");
             let Some(frame) = self.pending.get(8..8 + head_len + body_len) else { break };
-            let head = serde_json::from_slice(&frame[..head_len])?;
-            self.events.push(Event::Frame(head, frame[head_len..].to_vec()));
+            let head: Value = serde_json::from_slice(&frame[..head_len])?;
+            let body = frame[head_len..].to_vec();
             self.pending.drain(..8 + head_len + body_len);
+            if head["t"] == "flush" {
+                self.pump_streams(&mut chunk)?;
+                self.send(&json!({"t": "flushed"}), b"")?;
+            } else {
+                self.events.push(Event::Frame(head, body));
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Reads what is in the pipes of text; whether anything was.
+    fn pump_streams(&mut self, chunk: &mut [u8]) -> Outcome<bool> {
+        let mut moved = false;
+        // Bounded, so that a cell that never stops printing does not keep us from its other pipes.
+        for _ in 0..64 {
+            match self.stdout.read(chunk) {
+                Ok(0) => break,
+                Ok(n) => {
+                    moved = true;
+                    match self.events.last_mut() {
+                        Some(Event::Stdout(bytes)) => bytes.extend(&chunk[..n]),
+                        _ => self.events.push(Event::Stdout(chunk[..n].to_vec())),
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for _ in 0..64 {
+            match self.stderr.read(chunk) {
+                Ok(0) => break,
+                Ok(n) => {
+                    moved = true;
+                    match self.events.last_mut() {
+                        Some(Event::Stderr(bytes)) => bytes.extend(&chunk[..n]),
+                        _ => self.events.push(Event::Stderr(chunk[..n].to_vec())),
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(moved)
     }

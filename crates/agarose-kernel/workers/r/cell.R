@@ -1,9 +1,9 @@
 # Runs cells in the global environment as the prompt would, one top-level expression after the other.
 
 max_message <- 10000
-# How long a cell waits, in all, so that the supervisor sees stdout and stderr in their order: R
-# cannot ask whether a pipe has been read.
-order_budget <- 0.2
+# How often a cell waits until the supervisor has read its pipes, so that it sees what they and the
+# displays say in its order: R cannot ask whether a pipe has been read.
+max_flushes <- 2000L
 
 running <- new.env(parent = emptyenv())
 running$id <- NULL
@@ -39,7 +39,9 @@ serve <- function() suspendInterrupts({
   # After `ready`, since loading that package takes a while.
   asNamespace("parallel")$closeFD(inherited)
   repeat {
-    frame <- receive()
+    # What came while a cell waited for its reader.
+    frame <- if (length(running$early)) running$early[[1L]] else receive()
+    running$early <- running$early[-1L]
     if (is.null(frame)) break
     if (frame$head$t == "execute") {
       tryCatch(run(frame$head, frame$body), error = run_failed)
@@ -73,7 +75,7 @@ run <- function(head, source) {
   running$warnings <- character()
   running$deferred <- list()
   running$error <- NULL
-  running$waited <- 0
+  running$flushes <- 0L
   running$seen <- FALSE
   running$line <- NULL
   restore()
@@ -249,19 +251,28 @@ print_warnings <- function(warnings) {
   sprintf("There were %d or more warnings (use warnings() to see the first %d)\n", count, count)
 }
 
-# Text on stderr, with a moment before and after so that the reader of two pipes sees the order.
+# Text on stderr, in its order with what is on stdout.
 on_stderr <- function(text) {
-  flush(stdout())
-  settle()
+  await_reader()
   cat(text, file = stderr(), sep = "")
-  settle()
+  await_reader()
 }
 
-settle <- function() {
-  if (running$waited < order_budget) {
-    running$waited <- running$waited + 0.001
-    Sys.sleep(0.001)
-  }
+# Waits until all that was written so far has been read.
+await_reader <- function() {
+  flush(stdout())
+  if (is.null(running$id) || running$flushes >= max_flushes || Sys.getpid() != own_pid) return(invisible())
+  running$flushes <- running$flushes + 1L
+  suspendInterrupts({
+    send(list(t = "flush", id = running$id))
+    repeat {
+      frame <- receive()
+      if (is.null(frame)) die("the supervisor has gone")
+      if (frame$head$t == "flushed") break
+      running$early <- c(running$early, list(frame))
+    }
+  })
+  invisible()
 }
 
 # An error as the result frame says it.

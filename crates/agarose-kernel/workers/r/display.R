@@ -19,10 +19,17 @@ show_value <- function(value, last) {
     }
   }
   parts <- Map(function(mime, one) list(mime = mime, len = length(one)), c("text/plain", names(forms)), bytes)
-  suspendInterrupts(send(list(
+  send_display(list(
     t = "display", id = running$id, kind = "result", parts = unname(parts),
     metadata = structure(list(), class = "object")
-  ), do.call(c, bytes)))
+  ), do.call(c, bytes))
+}
+
+# A display stands between what was written before it and what is written after.
+send_display <- function(head, body) {
+  flush(stdout())
+  suspendInterrupts(send(head, body))
+  await_reader()
 }
 
 # By MIME type. A form is only asked for if there is a method for the value's class: what `repr` makes
@@ -148,7 +155,7 @@ draw_page <- function() {
     bytes <- charToRaw(sprintf("[too large to show: image/png (%.0f bytes)]", size))
     mime <- "text/plain"
   }
-  send(list(
+  send_display(list(
     t = "display", id = running$id, kind = if (again) "update" else "display",
     display_id = sprintf("plot-%s-%d", substr(running$id, nchar(running$id) - 7L, nchar(running$id)), plots$page),
     parts = list(list(mime = mime, len = length(bytes))),
