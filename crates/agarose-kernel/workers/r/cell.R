@@ -8,8 +8,6 @@ max_flushes <- 2000L
 running <- new.env(parent = emptyenv())
 running$id <- NULL
 base_quit <- base::quit
-# The worker's own functions are called a few times a cell: compiling them would only delay the first.
-user_jit <- .Internal(enableJIT(0L))
 options_text <- list()
 workspace <- NULL
 utf8_locale <- "C.UTF-8"

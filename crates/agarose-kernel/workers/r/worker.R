@@ -8,6 +8,8 @@ local({
   file <- sub("^--file=", "", grep("^--file=", arguments, value = TRUE)[1])
   directory <- dirname(file)
   worker <- new.env(parent = baseenv())
+  # Its own functions are called a few times a cell: compiling them would only delay the first.
+  worker$user_jit <- .Internal(enableJIT(0L))
   for (name in c("wire.R", "display.R", "files.R", "base.R", "cell.R")) {
     sys.source(file.path(directory, name), worker, keep.source = FALSE)
   }
