@@ -349,6 +349,21 @@ fn without_r_its_cells_are_refused_and_python_is_unaffected() {
 }
 
 #[test]
+fn a_profile_that_ends_r_is_said_with_what_it_wrote() {
+    if !has_r() {
+        return;
+    }
+    let lab = Lab::new();
+    fs::write(lab.work().join(".Rprofile"), "stop('broken profile')\n").unwrap();
+    let ran = lab.run(["run", &script(&lab, "a.R", "1")]);
+    assert_eq!(ran.code, 14, "{ran:?}");
+    assert!(ran.stderr.contains("broken profile"), "{ran:?}");
+    fs::write(lab.work().join(".Rprofile"), "cat('from the profile\\n'); mine <- 5\n").unwrap();
+    let ran = lab.run(["run", &script(&lab, "a.R", "mine")]).ok();
+    assert_eq!(ran.stdout, "[1] 5\n", "what it prints is no cell's");
+}
+
+#[test]
 fn host_is_not_in_r_and_says_where_it_is() {
     if !has_r() {
         return;

@@ -78,10 +78,10 @@ replacements <- list(
     last <- running$last_warnings
     if (length(last)) structure(last, dots = list(...), class = "warnings")
   },
-  readline = function(prompt = "") no_terminal("readline")(),
-  browser = function(...) no_terminal("browser")(),
-  debug = function(...) no_terminal("debug")(),
-  debugonce = function(...) no_terminal("debugonce")(),
+  readline = no_terminal("readline"),
+  browser = no_terminal("browser"),
+  debug = no_terminal("debug"),
+  debugonce = no_terminal("debugonce"),
   closeAllConnections = function() {
     kept <- c(0L, 1L, 2L, as.integer(wire_in), as.integer(wire_out))
     for (number in setdiff(as.integer(rownames(base::showConnections())), kept)) close(getConnection(number))
