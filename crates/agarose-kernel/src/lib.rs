@@ -28,3 +28,5 @@ pub mod spec;
 pub mod spool;
 pub mod supervisor;
 pub mod wire;
+
+pub use agarose_process::stand_in_for_init;

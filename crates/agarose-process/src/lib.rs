@@ -9,11 +9,13 @@
 //! | `signal` | signals that cannot reach a stranger |
 //! | `stop` | TERM, grace, KILL, grace, probe: and what was found |
 //! | `limits`, `cgroup` | what a group may use |
+//! | `init` | the first process of a container, which has to reap orphans |
 //! | `descriptor`, `mapping` | the few calls on descriptors that std lacks |
 #![expect(unsafe_code, reason = "this is the crate that wraps the system calls which std and nix lack")]
 
 mod cgroup;
 mod descriptor;
+mod init;
 mod limits;
 mod mapping;
 mod outcome;
@@ -27,6 +29,7 @@ pub use descriptor::{
     Interest, PeerProcess, Readiness, SignalEvents, bind_in, connect_in, copy_of, own_session, pipe,
     pipe_capacity, poll, read_some, set_nonblocking, widen_pipe, write_some,
 };
+pub use init::stand_in_for_init;
 pub use limits::{CPU_LIMIT_GRACE, ResourceLimits};
 pub use mapping::SharedMapping;
 pub use nix::sys::signal::Signal;

@@ -29,6 +29,16 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == "supervise") {
         return supervise(words);
     }
+    // In a container we may be the first process, whose orphans nobody else reaps: supervisors among them.
+    match agarose_kernel::stand_in_for_init() {
+        Ok(None) => {}
+        Ok(Some(code)) => return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Err(error) => {
+            return report::Problem::because("could not start as the first process", &error)
+                .tell(false)
+                .into();
+        }
+    }
     let cli = cli::Cli::parse();
     let json = cli.global.json;
     match cli::act(cli) {

@@ -7,6 +7,7 @@ mod attempts;
 mod cells;
 mod coordinator;
 mod crash;
+mod groups;
 mod input;
 mod journal;
 mod kernel;

@@ -1,6 +1,9 @@
 //! Cells that will not stop: the ladder, exact cancellation, whole process groups.
 
-use agarose_blackbox::{Lab, eventually, is_alive};
+use std::{path::PathBuf, process::Command};
+
+use agarose_blackbox::{Lab, eventually, is_alive, parent, signal};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const OWNER: &str = "user_repl:tester";
@@ -57,8 +60,13 @@ fn a_cell_that_swallows_interrupts_is_killed() {
 #[test]
 fn a_cell_that_waits_for_a_child_is_interrupted_and_the_child_goes() {
     let lab = Lab::started();
-    let shown = timed_out(&lab, "import subprocess; subprocess.run(['sleep', '1e6'])");
+    let code = "import subprocess\nchild = subprocess.Popen(['sleep', '1e6'])\nprint(child.pid, flush=True)\nchild.wait()";
+    let shown = timed_out(&lab, code);
     assert_eq!(shown["state"], "interrupted", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "kept");
+    let child: i32 = shown["stdout"]["text"].as_str().unwrap().trim().parse().unwrap();
+    eventually("the child is gone", || (!is_alive(child)).then_some(()));
+    assert!(!shown["notes"].to_string().contains("still run"), "{shown:#}");
 }
 
 #[test]
@@ -66,7 +74,81 @@ fn a_thread_that_does_not_join_does_not_keep_a_cell() {
     let lab = Lab::started();
     let code = "import threading, time\nt = threading.Thread(target=time.sleep, args=(1e6,), daemon=True)\nt.start(); t.join()";
     let shown = timed_out(&lab, code);
-    assert!(["interrupted", "timed_out"].contains(&shown["state"].as_str().unwrap()), "{shown:#}");
+    assert_eq!(shown["state"], "interrupted", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "kept");
+}
+
+#[test]
+fn six_threads_in_the_way_do_not_keep_an_interrupt_from_the_cell() {
+    let lab = Lab::started();
+    let code = "import threading, time\ndef spin():\n    while True: pass\n\
+                for _ in range(6): threading.Thread(target=spin, daemon=True).start()\n\
+                print('on', flush=True)\ntime.sleep(1e6)";
+    let ticket = lab.submit_with("s", code, &["--interrupt-grace", "15s"]);
+    lab.until_printed(&ticket, "on");
+    lab.run(["cancel", &ticket, "--owner", OWNER, "--json"]).ok();
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "interrupted", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "kept");
+}
+
+#[test]
+fn a_regular_expression_that_never_ends_is_stopped() {
+    let lab = Lab::started();
+    let shown = timed_out(&lab, "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')");
+    // Its engine looks for interrupts now and then, so that the kernel is kept.
+    assert_eq!(shown["state"], "interrupted", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "kept");
+}
+
+#[test]
+fn one_interrupt_ends_all_that_a_cell_awaits_and_later_cells_can_await() {
+    let lab = Lab::started();
+    let code = "import asyncio, time\nasync def f(): time.sleep(1e6)\nprint('on', flush=True)\n\
+                await asyncio.gather(*[asyncio.create_task(f()) for _ in range(10)])";
+    let ticket = lab.submit_with("s", code, &["--interrupt-grace", "15s"]);
+    lab.until_printed(&ticket, "on");
+    lab.run(["cancel", &ticket, "--owner", OWNER, "--json"]).ok();
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "interrupted", "{shown:#}");
+    assert_eq!(lab.events_of(&ticket, "InterruptRequested").len(), 1);
+    let next = lab.exec("s", "import asyncio\nawait asyncio.sleep(0)\n'awaited'");
+    assert_eq!(next["result"]["text/plain"], "'awaited'", "{next:#}");
+}
+
+#[test]
+fn a_cell_that_ignores_interrupts_goes_down_the_ladder_and_the_next_heeds_them() {
+    let lab = Lab::started();
+    // `SIG_IGN` goes to programs that it starts too, and a kernel that ends takes none of it along.
+    let ignoring = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(1e6)";
+    let shown = lab.exec_with("s", ignoring, &with_timeout("1s"));
+    assert_eq!(shown["state"], "timed_out", "{shown:#}");
+    let sleeping = lab.exec_with("s", "import time; time.sleep(1e6)", &with_timeout("1s"));
+    assert_eq!(sleeping["state"], "interrupted", "{sleeping:#}");
+    // Neither does one that ends by itself.
+    let shown = lab.exec("s", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)");
+    assert_eq!(shown["state"], "completed", "{shown:#}");
+    let sleeping = lab.exec_with("s", "import time; time.sleep(1e6)", &with_timeout("1s"));
+    assert_eq!(sleeping["state"], "interrupted", "{sleeping:#}");
+}
+
+#[test]
+fn a_database_that_was_interrupted_in_a_query_answers_the_next() {
+    let lab = Lab::started();
+    let code = "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute('create table t (x)')\n\
+                c.execute('insert into t values (1)')\nc.commit()\n\
+                c.create_function('step', 1, lambda n: n + 1)\nprint('on', flush=True)\n\
+                c.execute('with recursive r(n) as (select 1 union all select step(n) from r) select sum(n) from r').fetchall()";
+    let ticket = lab.submit_with("s", code, &["--interrupt-grace", "15s"]);
+    lab.until_printed(&ticket, "on");
+    lab.run(["cancel", &ticket, "--owner", OWNER, "--json"]).ok();
+    let shown = lab.wait(&ticket);
+    // The library turns the interrupt of its callback into an error of its own, and that is what it is.
+    assert_eq!(shown["state"], "failed", "{shown:#}");
+    assert_eq!(shown["error"]["name"], "sqlite3.OperationalError");
+    assert_eq!(shown["error"]["kernel"], "kept");
+    let next = lab.exec("s", "c.execute('select x from t').fetchall()");
+    assert_eq!(next["result"]["text/plain"], "[(1,)]", "{next:#}");
 }
 
 #[test]
@@ -82,47 +164,6 @@ fn cancelling_a_sleeping_cell_reaches_it_and_only_it() {
     assert_eq!(shown["state"], "interrupted", "{shown:#}");
     assert_eq!(shown["cancel"]["reason"], "enough");
     assert_eq!(lab.wait(&next)["state"], "completed");
-}
-
-#[test]
-fn nothing_of_a_hostile_cell_lives_after_the_ladder() {
-    let lab = Lab::started();
-    let code = r#"
-import os, signal, subprocess, sys, time
-me = sys.executable
-subprocess.Popen(["setsid", "sleep", "1000001"])
-deaf = subprocess.Popen([me, "-c", "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN); print('deaf', flush=True); time.sleep(1000002)"], stdout=subprocess.PIPE)
-deaf.stdout.readline()
-stopped = subprocess.Popen(["sleep", "1000003"]); os.kill(stopped.pid, signal.SIGSTOP)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.execvp("sleep", ["sleep", "1000004"])
-    os._exit(0)
-print("started", flush=True)
-sum(range(10**13))
-"#;
-    let ticket = lab.submit_with("s", code, &SHORT);
-    lab.until_printed(&ticket, "started");
-    let before = lab.processes();
-    lab.run(["cancel", &ticket, "--owner", OWNER, "--json"]).ok();
-    let shown = lab.wait(&ticket);
-    assert_eq!(shown["state"], "cancelled", "{shown:#}");
-    assert_eq!(shown["error"]["kernel"], "reset");
-    let kernels: Vec<i32> = lab.run(["status", "--json"]).ok().json()["kernels"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|kernel| kernel["pid"].as_i64())
-        .map(|pid| i32::try_from(pid).unwrap())
-        .collect();
-    eventually("all of the old kernel is gone", || {
-        let mut left =
-            lab.processes().into_iter().filter(|pid| before.contains(pid) && !kernels.contains(pid));
-        (!left.any(is_alive)).then_some(())
-    });
-    let message = shown["error"]["message"].as_str().unwrap();
-    assert!(message.contains("had to be killed"), "{message}");
 }
 
 #[test]
@@ -178,48 +219,162 @@ fn a_daemon_killed_in_the_grace_goes_on_from_there() {
 
 #[test]
 fn a_daemon_killed_while_the_group_is_stopped_goes_on_from_there() {
-    let code = r#"
+    crash_on("killing", DEAF, "begun");
+}
+
+/// A cell with a child that ignores TERM, whose number it prints.
+const DEAF: &str = r#"
 import signal, subprocess, sys
 deaf = subprocess.Popen([sys.executable, "-c", "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN); print('deaf', flush=True); time.sleep(1000002)"], stdout=subprocess.PIPE)
 deaf.stdout.readline()
+print(deaf.pid)
 print('begun', flush=True)
 sum(range(10**13))
 "#;
-    crash_on("killing", code, "begun");
+
+#[test]
+fn a_daemon_that_is_away_from_term_to_kill_hears_of_it_and_ends_the_cell_once() {
+    let mut lab = Lab::started();
+    let more = ["--timeout", "2s", "--interrupt-grace", "500ms", "--kill-grace", "2s"];
+    let ticket = lab.submit_with("s", DEAF, &more);
+    let shown = lab.until_printed(&ticket, "begun");
+    let deaf: i32 = shown["stdout"]["text"].as_str().unwrap().lines().next().unwrap().parse().unwrap();
+    eventually("its group is told to end", || (doing(&lab, "s") == "killing").then_some(()));
+    assert!(is_alive(deaf), "it has its grace");
+    lab.kill_daemon();
+    eventually("it is killed without a daemon", || (!is_alive(deaf)).then_some(()));
+    lab.serve(&[]);
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "timed_out", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "reset", "{shown:#}");
+    assert_eq!(lab.events_of(&ticket, "TicketEnded").len(), 1);
+    assert_eq!(lab.events_of(&ticket, "KillRequested").len(), 1);
+}
+
+/// Kills the daemon while its interrupt has no verdict, and starts it again.
+fn crash_while_interrupting(code: &str) -> (Lab, String) {
+    let mut lab = Lab::started();
+    let ticket = lab.submit_with("s", code, &["--interrupt-grace", "2s", "--kill-grace", "5s"]);
+    lab.until_printed(&ticket, "begun");
+    let supervisor = parent(lab.worker("s"));
+    signal(supervisor, Signal::SIGSTOP);
+    lab.run(["cancel", &ticket, "--owner", OWNER, "--json"]).ok();
+    eventually("the interrupt is under way", || (doing(&lab, "s") == "interrupting").then_some(()));
+    lab.kill_daemon();
+    signal(supervisor, Signal::SIGCONT);
+    lab.serve(&[]);
+    (lab, ticket)
+}
+
+#[test]
+fn a_daemon_killed_before_the_verdict_on_its_interrupt_gets_it_and_interrupts_once() {
+    let (lab, ticket) = crash_while_interrupting("import time\nprint('begun', flush=True)\ntime.sleep(1e6)");
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "interrupted", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "kept");
+    assert_eq!(lab.events_of(&ticket, "InterruptRequested").len(), 1);
+    assert_eq!(lab.events_of(&ticket, "TicketEnded").len(), 1);
+    assert_eq!(lab.exec("s", "1 + 1")["result"]["text/plain"], "2");
+}
+
+#[test]
+fn a_daemon_killed_before_the_verdict_on_an_interrupt_in_vain_goes_up_the_ladder() {
+    let (lab, ticket) = crash_while_interrupting(C_LOOP);
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "cancelled", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "reset");
+    for kind in ["InterruptRequested", "KillRequested", "GroupStopped", "TicketEnded"] {
+        assert_eq!(lab.events_of(&ticket, kind).len(), 1, "{kind}");
+    }
+}
+
+/// A Python that takes its time to come up: its workers wait as long as the file `hold` is there.
+fn slow_python(lab: &Lab) -> PathBuf {
+    let place = lab.work().join("slow");
+    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&place).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let packages = Command::new(place.join("bin/python"))
+        .args(["-c", "import site; print(site.getsitepackages()[0])"])
+        .output()
+        .unwrap();
+    let packages = PathBuf::from(String::from_utf8(packages.stdout).unwrap().trim());
+    let hold = lab.work().join("hold");
+    let wait = format!(
+        "import os, sys, time\nargv = open('/proc/self/cmdline').read()\n\
+         while 'agarose_worker' in argv and os.path.exists({hold:?}): time.sleep(0.01)\n"
+    );
+    std::fs::write(packages.join("slowly.py"), wait).unwrap();
+    std::fs::write(packages.join("slowly.pth"), "import slowly\n").unwrap();
+    place.join("bin/python")
+}
+
+#[test]
+fn a_daemon_killed_while_the_replacement_starts_ends_the_cell_once_with_the_same_word() {
+    let mut lab = Lab::new();
+    let python = slow_python(&lab);
+    lab.serve(&["--python", python.to_str().unwrap()]);
+    let more = ["--timeout", "1s", "--interrupt-grace", "500ms", "--kill-grace", "3s"];
+    let ticket = lab.submit_with("s", C_LOOP, &more);
+    lab.until_printed(&ticket, "begun");
+    std::fs::write(lab.work().join("hold"), "").unwrap();
+    eventually("a replacement starts", || (doing(&lab, "s") == "restarting").then_some(()));
+    lab.kill_daemon();
+    std::fs::remove_file(lab.work().join("hold")).unwrap();
+    lab.serve(&["--python", python.to_str().unwrap()]);
+    let shown = lab.wait(&ticket);
+    assert_eq!(shown["state"], "timed_out", "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "reset", "{shown:#}");
+    for kind in ["InterruptRequested", "KillRequested", "GroupStopped", "TicketEnded"] {
+        assert_eq!(lab.events_of(&ticket, kind).len(), 1, "{kind}");
+    }
+    let next = lab.exec("s", "1 + 1");
+    assert_eq!(next["result"]["text/plain"], "2", "{next:#}");
+    assert_eq!(lab.processes().len(), 2, "one supervisor and one worker");
 }
 
 #[test]
 fn a_cancel_before_the_kernel_is_up_takes_the_ticket_and_not_the_kernel() {
     let mut lab = Lab::new();
-    // A Python that takes its time to come up, so that the cancel comes before it is ready.
-    let slow = lab.work().join("slow-python");
-    let gate = lab.work().join("gate");
-    let real = real_python();
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *agarose_worker*) while [ ! -e {} ]; do sleep 0.05; done;; esac\nexec {real} \"$@\"\n",
-        gate.display()
-    );
-    std::fs::write(&slow, script).unwrap();
-    std::fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    // The interpreter is asked for its own path, which would be the real one.
-    let site = lab.work().join("sitecustomize.py");
-    std::fs::write(&site, "").unwrap();
-    lab.serve(&["--python", slow.to_str().unwrap()]);
+    let python = slow_python(&lab);
+    std::fs::write(lab.work().join("hold"), "").unwrap();
+    lab.serve(&["--python", python.to_str().unwrap()]);
     let ticket = lab.submit("s", "open('ran', 'w')");
+    eventually("its kernel is started", || (doing(&lab, "s") == "starting kernel").then_some(()));
     lab.run(["cancel", &ticket, "--owner", OWNER, "--json"]).ok();
-    std::fs::write(&gate, "").unwrap();
     let shown = lab.wait(&ticket);
-    assert!(
-        ["cancelled", "interrupted", "completed"].contains(&shown["state"].as_str().unwrap()),
-        "{shown:#}"
-    );
-    assert_eq!(lab.exec("s", "2")["state"], "completed");
+    assert_eq!((&shown["state"], &shown["executed"]), (&"cancelled".into(), &"no".into()), "{shown:#}");
+    std::fs::remove_file(lab.work().join("hold")).unwrap();
+    let next = lab.exec("s", "import os; os.path.exists('ran')");
+    assert_eq!(next["result"]["text/plain"], "False", "{next:#}");
+    assert_eq!(next["generation"], "g0", "the kernel that was coming up serves the next: {next:#}");
+    assert!(lab.events().iter().all(|event| event["kind"] != "KernelGone"));
 }
 
-fn real_python() -> String {
-    let output =
-        std::process::Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
+#[test]
+fn a_result_and_a_timeout_at_the_same_moment_make_one_word_and_the_log_says_which_came_first() {
+    let lab = Lab::started();
+    assert_eq!(lab.exec("s", "import time")["state"], "completed");
+    // From a little before the timeout to a little after it.
+    let mut words = std::collections::BTreeSet::new();
+    for millis in (180..220).step_by(2) {
+        let code = format!("print('whole', flush=True)\ntime.sleep({millis} / 1000)\n'done'");
+        let shown = lab.exec_with("s", &code, &["--timeout", "200ms", "--interrupt-grace", "15s"]);
+        let ticket = shown["ticket"].as_str().unwrap();
+        let word = shown["state"].as_str().unwrap().to_owned();
+        assert!(["completed", "interrupted"].contains(&word.as_str()), "{shown:#}");
+        assert_eq!(shown["stdout"]["text"], "whole\n", "{shown:#}");
+        assert_eq!(lab.events_of(ticket, "TicketEnded").len(), 1, "{shown:#}");
+        let result = lab.events_of(ticket, "ResultReceived");
+        assert_eq!(result.len(), 1, "{shown:#}");
+        let ladder = lab.events_of(ticket, "LadderStarted");
+        match word.as_str() {
+            "completed" => assert_eq!(shown["result"]["text/plain"], "'done'"),
+            _ => assert!(ladder[0]["seq"].as_u64() < result[0]["seq"].as_u64(), "{ladder:?} {result:?}"),
+        }
+        words.insert(word);
+    }
+    assert_eq!(lab.exec("s", "1 + 1")["result"]["text/plain"], "2");
+    assert!(!words.is_empty());
 }
 
 #[test]
