@@ -154,13 +154,16 @@ fn on_path(search: &OsString, program: &Path) -> Option<PathBuf> {
     env::split_paths(search).map(|dir| dir.join(program)).find(|path| path.is_file())
 }
 
-/// Asks a program what it is; gives its own path. Remembered by the file and when it was changed:
-/// a shim answers by the workspace, too.
+/// Asks a program what it is; gives its own path. Remembered by the file and when it was changed,
+/// and by the workspace, since a shim answers by that. An R takes a third of a second to answer, and
+/// is asked once for all workspaces unless it lies among shims.
 fn ask(language: Language, program: &Path, workspace: &Path, search: &OsString) -> Result<PathBuf, String> {
     type Key = (PathBuf, PathBuf, Option<std::time::SystemTime>);
     static ANSWERS: Mutex<BTreeMap<Key, Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
     let changed = fs::metadata(program).and_then(|metadata| metadata.modified()).ok();
-    let key = (program.to_path_buf(), workspace.to_path_buf(), changed);
+    let everywhere = language == Language::R && !program.iter().any(|part| part == "shims");
+    let asked_in = if everywhere { Path::new("") } else { workspace };
+    let key = (program.to_path_buf(), asked_in.to_path_buf(), changed);
     // A panic elsewhere leaves the map whole: it is only ever inserted into.
     let remembered = |answers: &BTreeMap<Key, Result<PathBuf, String>>| answers.get(&key).cloned();
     let answers = ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -294,6 +297,22 @@ mod tests {
         let error = find_in(Language::R, None, &work, &|_| None).unwrap_err().to_string();
         assert!(error.starts_with("no r interpreter was found; install R 4.1"), "{error}");
         assert!(error.contains("apt install r-base-core"), "{error}");
+    }
+
+    #[test]
+    fn an_r_is_asked_once_for_all_workspaces_unless_it_is_a_shim() {
+        let root = tempfile::tempdir().unwrap();
+        for (place, times) in [("bin", 1), ("shims", 2)] {
+            let asked = root.path().join(format!("asked-{place}"));
+            let program = root.path().join(place).join("Rscript");
+            fake(&program, &format!("echo x >>{}; echo \"$0\"; echo 4.3.1", asked.display()));
+            for workspace in ["a", "b", "a"] {
+                let workspace = root.path().join(workspace);
+                let found = find_in(Language::R, Some(&program), &workspace, &|_| None).unwrap();
+                assert_eq!(found.program, program);
+            }
+            assert_eq!(fs::read_to_string(asked).unwrap().lines().count(), times, "{place}");
+        }
     }
 
     #[test]
