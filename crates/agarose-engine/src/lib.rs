@@ -126,6 +126,31 @@ pub struct OutputRun {
     pub bytes: Vec<u8>,
 }
 
+impl Inner {
+    /// What the analysis says of a cell, and what follows from it in its session.
+    fn show_analysis(&self, ticket: TicketId, history: &History, shown: &mut TicketView) {
+        let Some((_, queued)) = &history.queued else { return };
+        let Work::Cell { source, .. } = &queued.work else { return };
+        let facts = analysis::read(&self.reader, queued.language, history.analysis.as_ref(), source);
+        let Some(facts) = facts else { return };
+        shown.analysis = Some(agarose_analysis::Summary::from(&*facts));
+        let origin = stale::origin(queued.owner.kind);
+        let (seen, verdict) = self.projections.with(&self.reader, &queued.session, |projection| {
+            let workspace = projection.workspace.clone();
+            let run = projection.runs.iter().rposition(|ran| ran.ticket == ticket);
+            let seen = run.map(|run| projection.seen(run, workspace.as_deref()));
+            (seen.unwrap_or_default(), projection.verdict(ticket, workspace.as_deref()))
+        });
+        let visibility = agarose_analysis::policy::visibility(&facts, origin, &seen);
+        let replay = agarose_analysis::policy::replay(&facts, origin, &seen);
+        shown.visibility = Some(stale::word(&visibility.value));
+        shown.visibility_reasons = visibility.reasons;
+        shown.replay_policy = Some(stale::word(&replay.value));
+        shown.replay_reasons = replay.reasons;
+        shown.verdict = verdict;
+    }
+}
+
 impl Engine {
     /// Opens the data directory, goes on with what was under way, and starts to decide.
     ///
@@ -438,48 +463,19 @@ impl Engine {
             history = self.history(ticket)?;
         }
         let running = history.ended.is_none() && history.output.is_none();
-        let (reader, figures) = (self.inner.reader.clone(), view::figures_directory(&self.inner.data_dir));
-        let (mut shown, history) = tokio::task::spawn_blocking(move || {
-            (view::ticket(ticket, &history, position, &reader, &figures), history)
+        let inner = Arc::clone(&self.inner);
+        let mut shown = tokio::task::spawn_blocking(move || {
+            let figures = view::figures_directory(&inner.data_dir);
+            let mut shown = view::ticket(ticket, &history, position, &inner.reader, &figures);
+            inner.show_analysis(ticket, &history, &mut shown);
+            shown
         })
         .await
         .map_err(|error| internal(&error))?;
         if running {
             self.show_live_output(ticket, &mut shown).await;
         }
-        self.show_analysis(ticket, &history, &mut shown).await?;
         Ok(shown)
-    }
-
-    /// What the analysis says of a cell, and what follows from it in its session.
-    async fn show_analysis(
-        &self,
-        ticket: TicketId,
-        history: &History,
-        shown: &mut TicketView,
-    ) -> Result<(), RequestError> {
-        let Some((_, queued)) = &history.queued else { return Ok(()) };
-        let Work::Cell { source, .. } = &queued.work else { return Ok(()) };
-        let facts = analysis::read(&self.inner.reader, queued.language, history.analysis.as_ref(), source);
-        let Some(facts) = facts else { return Ok(()) };
-        shown.analysis = Some(agarose_analysis::Summary::from(&*facts));
-        let origin = stale::origin(queued.owner.kind);
-        let workspace = self.workspace(&queued.session).await?;
-        let (seen, verdict) = self
-            .project(queued.session.clone(), move |projection| {
-                let run = projection.runs.iter().rposition(|ran| ran.ticket == ticket);
-                let seen = run.map(|run| projection.seen(run, workspace.as_deref()));
-                (seen.unwrap_or_default(), projection.verdict(ticket, workspace.as_deref()))
-            })
-            .await?;
-        let visibility = agarose_analysis::policy::visibility(&facts, origin, &seen);
-        let replay = agarose_analysis::policy::replay(&facts, origin, &seen);
-        shown.visibility = Some(stale::word(&visibility.value));
-        shown.visibility_reasons = visibility.reasons;
-        shown.replay_policy = Some(stale::word(&replay.value));
-        shown.replay_reasons = replay.reasons;
-        shown.verdict = verdict;
-        Ok(())
     }
 
     /// Where a session's cells run, if it is there and says so.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -132,6 +132,8 @@ pub(crate) struct Projection {
     pub(crate) runs: Vec<Ran>,
     open: BTreeMap<TicketId, Open>,
     cells: BTreeMap<TicketId, String>,
+    /// Where its cells run, if the session is there and says so.
+    pub(crate) workspace: Option<PathBuf>,
     /// The last event that was folded.
     cursor: u64,
 }
@@ -173,9 +175,11 @@ impl Projection {
             self.cursor = entry.sequence;
             match event {
                 // A name that is used afresh has nothing to do with what had it before.
-                Event::SessionOpened { .. } => {
-                    *self = Self { cursor: self.cursor, ..Self::default() };
+                Event::SessionOpened { workspace, .. } => {
+                    let workspace = workspace.map(PathBuf::from);
+                    *self = Self { cursor: self.cursor, workspace, ..Self::default() };
                 }
+                Event::SessionRemoved { .. } => self.workspace = None,
                 Event::RestorePublished { candidate, .. } => self.adopt(reader, &candidate, entry.sequence),
                 event => self.apply(reader, event),
             }

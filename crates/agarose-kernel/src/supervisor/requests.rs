@@ -260,10 +260,11 @@ impl Supervisor {
         self.take_all_output();
         self.current =
             Some(Current { id, started: false, owed: Vec::new(), last_output: Instant::now(), nudge: None });
+        self.tell_worker(&ToWorker::Execute { id, name, ordinal, capture: true }, source);
+        // The cell does not wait for this.
         if let Some(worker) = &mut self.worker {
             worker.begin_cell();
         }
-        self.tell_worker(&ToWorker::Execute { id, name, ordinal, capture: true }, source);
     }
 
     fn interrupt(&mut self, id: ExecutionId, attempt: u32) {
