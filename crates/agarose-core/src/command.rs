@@ -286,6 +286,8 @@ pub enum KernelReport {
         began: Option<bool>,
         /// The output of that cell as far as it got.
         output: Option<Output>,
+        /// What the stop of the rest of its group found, when there was a rest.
+        left: Option<GroupOutcome>,
     },
     /// A restarted daemon speaks to it again.
     Reattached,

@@ -518,7 +518,8 @@ impl<'world> Plan<'world> {
                     self.start_failed(language, generation, reason, unavailable);
                 } else {
                     let exit = Exit::Unknown { evidence: reason };
-                    self.kernel_gone(language, generation, exit, false, None, None);
+                    let gone = Gone { exit, while_down: false, began: None, output: None, left: None };
+                    self.kernel_gone(language, generation, gone);
                 }
             }
             // Said once for each start of a daemon, and again when a connection was lost with
@@ -529,8 +530,8 @@ impl<'world> Plan<'world> {
                     self.push(Event::KernelReattached { session, language, generation });
                 }
             }
-            KernelReport::Gone { exit, while_down, began, output } => {
-                self.kernel_gone(language, generation, exit, while_down, began, output);
+            KernelReport::Gone { exit, while_down, began, output, left } => {
+                self.kernel_gone(language, generation, Gone { exit, while_down, began, output, left });
             }
         }
     }
@@ -576,10 +577,7 @@ impl<'world> Plan<'world> {
         &mut self,
         language: Language,
         generation: Generation,
-        exit: Exit,
-        while_down: bool,
-        began: Option<bool>,
-        output: Option<Output>,
+        Gone { exit, while_down, began, output, left }: Gone,
     ) {
         if matches!(self.session.slot(language), Slot::Starting { .. }) {
             // The start was lost with the daemon that asked for it. Nothing was sent to this life,
@@ -615,14 +613,14 @@ impl<'world> Plan<'world> {
             }
             // The supervisor stops what is left of a group before it reports its worker's death.
             Rung::Interrupting { .. } | Rung::Grace { .. } | Rung::Killing { .. } => {
-                let outcome = match exit {
+                let outcome = left.unwrap_or(match exit {
                     Exit::Unknown { evidence } => GroupOutcome::Unreachable { reason: evidence },
                     Exit::Code(_)
                     | Exit::Signal { .. }
                     | Exit::Limit { .. }
                     | Exit::Stopped
                     | Exit::Protocol { .. } => GroupOutcome::AlreadyExited,
-                };
+                });
                 self.push(Event::GroupStopped { session: self.session.id.clone(), lease, outcome });
             }
             Rung::Stopped { .. } => {}
@@ -727,4 +725,13 @@ fn was_cancelled_in_a_child(run: Option<&Run>, ticket: TicketId, interrupt_lande
         && run.filter(|run| run.lease.ticket == ticket).is_some_and(|run| {
             matches!(run.rung, Rung::Grace { cause: Cause::Cancellation | Cause::Interrupt, .. })
         })
+}
+
+/// How a kernel went, as [`KernelReport::Gone`] has it.
+struct Gone {
+    exit: Exit,
+    while_down: bool,
+    began: Option<bool>,
+    output: Option<Output>,
+    left: Option<GroupOutcome>,
 }

@@ -435,7 +435,7 @@ impl Link {
     async fn say_gone(&self, evidence: String, output: Option<CoreOutput>) -> String {
         let told = format!("session {}: its kernel {} is gone ({evidence})", self.session, self.generation);
         let exit = Exit::Unknown { evidence };
-        let gone = KernelReport::Gone { exit, while_down: true, began: None, output };
+        let gone = KernelReport::Gone { exit, while_down: true, began: None, output, left: None };
         let _ = self.report_durably(self.kernel(gone), vec![]).await;
         told
     }
@@ -489,11 +489,14 @@ impl Link {
                 }
             }
         }
+        let stopped = remains.record.as_ref().and_then(|record| {
+            Some(group_of(record.stopped.clone()?, record.worker.map_or(0, |worker| worker.pid)))
+        });
         let exit = match remains.record.and_then(|record| Some((record.exit?, record.limit))) {
             Some((exit, limit)) => exit_of(&exit, None, limit),
             None => Exit::Unknown { evidence: reason.to_string() },
         };
-        let gone = KernelReport::Gone { exit, while_down, began, output };
+        let gone = KernelReport::Gone { exit, while_down, began, output, left: stopped };
         let _ = self.report_durably(self.kernel(gone), attachments).await;
         told
     }
@@ -550,6 +553,7 @@ impl Link {
             while_down: false,
             began: None,
             output: None,
+            left: None,
         };
         let _ = self.report_durably(self.kernel(gone), vec![]).await;
         remove_directory(&self.directory).await;
@@ -710,7 +714,8 @@ impl Link {
                 } else {
                     Exit::Unknown { evidence: "its group could not be stopped".to_owned() }
                 };
-                let gone = KernelReport::Gone { exit, while_down: false, began: None, output: None };
+                let gone =
+                    KernelReport::Gone { exit, while_down: false, began: None, output: None, left: None };
                 let _ = self.report_durably(self.kernel(gone), vec![]).await;
                 return self.part(connection, group.is_gone()).await.map(Some);
             }
@@ -844,8 +849,9 @@ impl Link {
             None => exit_of(&gone.exit, gone.oom, gone.limit),
         };
         let began = gone.executing.map(|_| gone.started);
+        let left = gone.left.map(|left| group_of(left, self.worker));
         let lost = gone.executing.map(|id| format!(" while ticket {id} ran in it")).unwrap_or_default();
-        let gone = KernelReport::Gone { exit, while_down: died_alone, began, output };
+        let gone = KernelReport::Gone { exit, while_down: died_alone, began, output, left };
         if self.report_durably(self.kernel(gone), attachments).await.is_err() {
             // It stays with the supervisor; a later start collects it.
             return Ok(Over::Detached);

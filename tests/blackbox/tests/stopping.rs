@@ -247,6 +247,8 @@ fn a_daemon_that_is_away_from_term_to_kill_hears_of_it_and_ends_the_cell_once() 
     let shown = lab.wait(&ticket);
     assert_eq!(shown["state"], "timed_out", "{shown:#}");
     assert_eq!(shown["error"]["kernel"], "reset", "{shown:#}");
+    let message = shown["error"]["message"].as_str().unwrap();
+    assert!(message.contains(&format!("(pid {deaf})")), "{message}");
     assert_eq!(lab.events_of(&ticket, "TicketEnded").len(), 1);
     assert_eq!(lab.events_of(&ticket, "KillRequested").len(), 1);
 }

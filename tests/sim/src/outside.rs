@@ -231,7 +231,8 @@ impl Outside {
             Effect::StopKernel { .. } => {
                 if self.stop(to, None).is_gone() {
                     let exit = Exit::Stopped;
-                    let gone = KernelReport::Gone { exit, while_down: false, began: None, output: None };
+                    let gone =
+                        KernelReport::Gone { exit, while_down: false, began: None, output: None, left: None };
                     self.tell_kernel(now, epoch, to, gone);
                 }
             }
@@ -330,7 +331,7 @@ impl Outside {
                 let began = supervisor.running.take().map(|running| running.begun);
                 let exit = Exit::Signal { signal: 11, out_of_memory: false };
                 supervisor.gone = Some((exit.clone(), began));
-                let gone = KernelReport::Gone { exit, while_down: false, began, output: None };
+                let gone = KernelReport::Gone { exit, while_down: false, began, output: None, left: None };
                 self.tell_kernel(now, epoch, by, gone);
             }
         }
@@ -369,7 +370,7 @@ impl Outside {
         let all: Vec<Generation> = self.supervisors.keys().copied().collect();
         let Some(generation) = self.rng.pick(&all).copied() else { return };
         let exit = Exit::Unknown { evidence: String::from("its supervisor is gone") };
-        let gone = KernelReport::Gone { exit, while_down: false, began: None, output: None };
+        let gone = KernelReport::Gone { exit, while_down: false, began: None, output: None, left: None };
         self.tell_kernel(now, epoch, generation, gone);
         self.supervisors.remove(&generation);
     }
@@ -391,6 +392,7 @@ impl Outside {
                 while_down: true,
                 began: None,
                 output: None,
+                left: None,
             })];
         };
         let mut reports = vec![Report::Kernel(KernelReport::Reattached)];
@@ -414,7 +416,13 @@ impl Outside {
         }
         if let Some((exit, began)) = &supervisor.gone {
             let (exit, began) = (exit.clone(), *began);
-            reports.push(Report::Kernel(KernelReport::Gone { exit, while_down: true, began, output: None }));
+            reports.push(Report::Kernel(KernelReport::Gone {
+                exit,
+                while_down: true,
+                began,
+                output: None,
+                left: None,
+            }));
         }
         reports
     }

@@ -159,12 +159,17 @@ fn kernel_op() -> impl Strategy<Value = Op> {
         Just(Exit::Signal { signal: 9, out_of_memory: false }),
         Just(Exit::Unknown { evidence: String::from("its supervisor is gone") }),
     ];
-    let gone = (exit, any::<bool>(), any::<Option<bool>>(), any::<bool>()).prop_map(
-        |(exit, while_down, began, output)| KernelReport::Gone {
+    let left = prop::option::of(prop_oneof![
+        Just(GroupOutcome::ExitedOnTerm),
+        Just(GroupOutcome::Alive { left: Vec::new() })
+    ]);
+    let gone = (exit, any::<bool>(), any::<Option<bool>>(), any::<bool>(), left).prop_map(
+        |(exit, while_down, began, output, left)| KernelReport::Gone {
             exit,
             while_down,
             began,
             output: output.then(Output::default),
+            left,
         },
     );
     let report = prop_oneof![
@@ -643,7 +648,8 @@ impl History {
                     }
                     Slot::Stopping { generation, .. } if room.run().is_none() => {
                         let (exit, while_down) = (Exit::Stopped, false);
-                        let report = KernelReport::Gone { exit, while_down, began: None, output: None };
+                        let report =
+                            KernelReport::Gone { exit, while_down, began: None, output: None, left: None };
                         return Some(kernel(id, *language, *generation, report));
                     }
                     Slot::Absent { .. } | Slot::Ready { .. } | Slot::Stopping { .. } => {}

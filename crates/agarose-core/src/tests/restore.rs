@@ -101,7 +101,13 @@ fn the_candidates_kernel_becomes_the_sessions_and_the_old_one_goes_with_the_cand
         &kernel(
             "s",
             old,
-            KernelReport::Gone { exit: Exit::Stopped, while_down: false, began: None, output: None },
+            KernelReport::Gone {
+                exit: Exit::Stopped,
+                while_down: false,
+                began: None,
+                output: None,
+                left: None,
+            },
         ),
     );
     assert!(!drive.world.sessions().contains_key(&session(CANDIDATE)), "the candidate is removed");
@@ -124,7 +130,13 @@ fn a_session_whose_kernel_is_gone_gets_the_candidates() {
         &kernel(
             "s",
             old,
-            KernelReport::Gone { exit: Exit::Code(1), while_down: false, began: None, output: None },
+            KernelReport::Gone {
+                exit: Exit::Code(1),
+                while_down: false,
+                began: None,
+                output: None,
+                left: None,
+            },
         ),
     );
     ok(&mut drive, &started());

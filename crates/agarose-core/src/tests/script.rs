@@ -207,6 +207,7 @@ fn kernel_report(words: &Words<'_>) -> KernelReport {
             while_down: words.has("down"),
             began: if words.has("begun") { Some(true) } else { words.has("unbegun").then_some(false) },
             output: words.output(),
+            left: None,
         },
     }
 }

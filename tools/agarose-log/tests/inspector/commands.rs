@@ -52,6 +52,7 @@ fn scenario() -> Lab {
             while_down: true,
             began: Some(true),
             output: None,
+            left: None,
         },
     );
     lab.after(100).cancel(waiting, "no point without fit()", Reach::Full);

@@ -216,6 +216,7 @@ fn a_cell_whose_process_died() {
             while_down: false,
             began: Some(true),
             output: None,
+            left: None,
         },
     );
     why(&lab, ticket, "kernel_died");
@@ -233,6 +234,7 @@ fn a_cell_whose_process_was_killed_by_a_limit() {
             while_down: false,
             began: Some(true),
             output: None,
+            left: None,
         },
     );
     why(&lab, ticket, "killed_by_a_limit");
@@ -269,6 +271,7 @@ fn lost(began: Option<bool>) -> (Lab, TicketId) {
             while_down: true,
             began,
             output: None,
+            left: None,
         },
     );
     (lab, ticket)
@@ -338,7 +341,7 @@ fn a_request_to_restart_the_process() {
     let ticket = lab.after(1000).submit_as("analysis", "", |submit| submit.work = Work::RestartKernel);
     lab.after(100).kernel(
         "analysis",
-        KernelReport::Gone { exit: Exit::Stopped, while_down: false, began: None, output: None },
+        KernelReport::Gone { exit: Exit::Stopped, while_down: false, began: None, output: None, left: None },
     );
     lab.after(250).kernel_ready("analysis");
     why(&lab, ticket, "restarted");
