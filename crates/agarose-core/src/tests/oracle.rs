@@ -97,6 +97,8 @@ struct Attempt {
     group: Option<bool>,
     charged: u64,
     charged_until: u64,
+    /// The last sign of life; an answer that sets the clock going again is one.
+    active: u64,
 }
 
 impl Oracle {
@@ -119,6 +121,10 @@ impl Oracle {
                 self.policy = started.policy.clone();
                 self.admits = true;
                 self.sessions.values_mut().for_each(|room| room.settled = false);
+                // Signs of life while nobody listened are not known, so silence is counted anew.
+                for run in self.tickets.values_mut().filter_map(|life| life.attempt.as_mut()) {
+                    run.active = run.active.max(now.mono);
+                }
             }
             Event::DaemonStopping { .. } => self.admits = false,
             Event::AllPaused { .. } => self.all_paused = true,
@@ -188,6 +194,7 @@ impl Oracle {
                 let run = self.run(*lease)?;
                 ensure!(!run.begun, "{lease} began twice");
                 run.begun = true;
+                run.active = run.active.max(now.mono);
             }
             Event::ResultReceived { lease, .. } => {
                 let run = self.run(*lease)?;
@@ -200,10 +207,11 @@ impl Oracle {
                 run.output = true;
             }
             Event::ActivityNoted { lease, at, .. } => {
-                self.run(*lease)?;
+                let run = self.run(*lease)?;
                 ensure!(*at <= now.mono, "{lease} was alive in the future");
+                run.active = run.active.max(*at);
             }
-            Event::LadderStarted { lease, cause, .. } => self.ladder(*lease, *cause)?,
+            Event::LadderStarted { lease, cause, .. } => self.ladder(now, *lease, *cause)?,
             Event::InterruptRequested { lease, attempt, .. } => {
                 let run = self.run(*lease)?;
                 ensure!(run.ladder.is_some() && !run.kill, "{lease} was interrupted out of turn");
@@ -244,8 +252,13 @@ impl Oracle {
             }
             Event::PermissionDecided { session, permission, .. }
             | Event::PermissionExpired { session, permission } => {
-                let was_open = self.room(session).open_questions.remove(permission).is_some();
-                ensure!(was_open, "{permission} was answered twice");
+                let asked = self.room(session).open_questions.remove(permission);
+                ensure!(asked.is_some(), "{permission} was answered twice");
+                let still = self.room(session).open_questions.values().any(|asks| Some(*asks) == asked);
+                let life = asked.flatten().filter(|_| !still).and_then(|asked| self.tickets.get_mut(&asked));
+                if let Some(run) = life.and_then(|life| life.attempt.as_mut()) {
+                    run.active = run.active.max(now.mono);
+                }
             }
             // The random commands have no analysis and no restore; their own tests do.
             Event::CellAnalysed { .. }
@@ -361,6 +374,7 @@ impl Oracle {
             group: None,
             charged: 0,
             charged_until: now.mono,
+            active: now.mono,
         });
         let language = life.language;
         self.run(lease)?;
@@ -377,8 +391,14 @@ impl Oracle {
         Ok(())
     }
 
-    fn ladder(&mut self, lease: Lease, cause: Cause) -> Verified {
-        let limit = self.life(lease.ticket)?.timeouts.start_to_close;
+    fn ladder(&mut self, now: Stamp, lease: Lease, cause: Cause) -> Verified {
+        let life = self.life(lease.ticket)?;
+        let (limit, beat) = (life.timeouts.start_to_close, life.timeouts.heartbeat);
+        let session = life.session.clone();
+        let is_frozen =
+            self.sessions[&session].open_questions.values().any(|asks| *asks == Some(lease.ticket));
+        let by_clock = matches!(cause, Cause::Timeout | Cause::IdleTimeout);
+        ensure!(!(by_clock && is_frozen), "{lease} ran out of time while its clock stood still");
         let run = self.run(lease)?;
         let may_begin = matches!(run.ladder, None | Some(Cause::Interrupt)) && !run.kill;
         ensure!(may_begin, "a ladder of {lease} was begun twice");
@@ -387,6 +407,8 @@ impl Oracle {
             "{lease} ran out of time after {} ms",
             run.charged
         );
+        let silent = beat.is_some_and(|beat| beat.0 > 0 && run.active + beat.0 <= now.mono);
+        ensure!(cause != Cause::IdleTimeout || silent, "{lease} gave a sign of life at {}", run.active);
         run.ladder = Some(cause);
         Ok(())
     }
@@ -563,7 +585,9 @@ impl Oracle {
         let unheeded = matches!(run.ladder, None | Some(Cause::Interrupt));
         let room = &self.sessions[session];
         let is_frozen = room.open_questions.values().any(|asks| *asks == Some(run.lease.ticket));
-        let over = limit.is_some_and(|limit| run.charged >= limit.0) && !is_frozen;
+        let beat = life.timeouts.heartbeat.filter(|beat| *beat > Millis(0));
+        let silent = beat.is_some_and(|beat| run.active + beat.0 <= now);
+        let over = (silent || limit.is_some_and(|limit| run.charged >= limit.0)) && !is_frozen;
         ensure!(!(over && unheeded), "{} is over its time, and nobody stops it", run.lease);
         Ok(())
     }
