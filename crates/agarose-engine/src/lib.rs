@@ -287,10 +287,23 @@ impl Engine {
 
     fn read_history(&self, ticket: TicketId) -> Result<History, RequestError> {
         let mut history = History::default();
+        let mut closed = None;
         for entry in self.inner.reader.by_ticket(ticket) {
             let entry = entry.map_err(|error| internal(&error))?;
             let event: Event = entry.event.decode().map_err(|error| internal(&error))?;
+            if matches!(event, Event::CellClosed { .. }) {
+                closed = Some(entry.sequence);
+            }
             history.apply(entry.event.stamp, event);
+        }
+        if let Some(closed) = closed.filter(|_| history.came_back_unwell()) {
+            // What stops its kernel with it is decided with its end, and written right behind it.
+            for entry in self.inner.reader.events(closed.saturating_add(1)..) {
+                let entry = entry.map_err(|error| internal(&error))?;
+                let event: Event = entry.event.decode().map_err(|error| internal(&error))?;
+                let Event::KernelStopRequested { generation, reason, .. } = event else { break };
+                history.stopped_with(generation, reason);
+            }
         }
         Ok(history)
     }

@@ -17,7 +17,7 @@ use agarose_core::{
     event::{Output, TicketQueued},
     permission::Permission,
     session::Session,
-    slot::{Exit, GroupOutcome, ProcessNote, Slot},
+    slot::{Exit, GroupOutcome, ProcessNote, Slot, StopReason},
     stream::{self, StreamChannel},
     ticket::{Ticket, Work},
     watchdog::{Cause, KernelFate, Rung},
@@ -399,6 +399,8 @@ pub(crate) struct History {
     /// Why the watchdog last began to stop it.
     pub(crate) stopped_for: Option<Cause>,
     pub(crate) ended: Option<(Stamp, Word, Executed, EndCause)>,
+    /// Why its kernel was told to stop when it ended.
+    pub(crate) kernel_stopped: Option<StopReason>,
 }
 
 impl History {
@@ -450,6 +452,35 @@ impl History {
             | Event::RestoreStarted { .. }
             | Event::RestorePublished { .. }
             | Event::RestoreEnded { .. } => {}
+        }
+    }
+
+    /// Whether its process returned it and it did not complete, so that somebody wants to know what
+    /// became of its variables.
+    pub(crate) fn came_back_unwell(&self) -> bool {
+        matches!(&self.ended, Some((_, word, _, EndCause::Result { .. })) if *word != Word::Completed)
+    }
+
+    /// Notes that a kernel was told to stop when this ticket ended.
+    pub(crate) fn stopped_with(&mut self, generation: Generation, reason: StopReason) {
+        if self.sent.is_some_and(|(_, lease, _)| lease.generation == generation) {
+            self.kernel_stopped = Some(reason);
+        }
+    }
+
+    /// What became of the variables of a cell that its process returned, and the word for its kernel.
+    const fn variables(&self) -> (&'static str, &'static str) {
+        match self.kernel_stopped {
+            None => ("variables that it had set before are kept", "kept"),
+            Some(StopReason::SessionClosed) => {
+                ("its session was closed, so its kernel was stopped and its variables are gone", "reset")
+            }
+            Some(StopReason::DaemonStopping) => {
+                ("the daemon stopped its kernels when it stopped, so its variables are gone", "reset")
+            }
+            Some(StopReason::Idle | StopReason::Requested) => {
+                ("its kernel was stopped, and its variables are gone", "reset")
+            }
         }
     }
 
@@ -531,8 +562,12 @@ pub(crate) fn ticket(
         .and_then(|bytes| serde_json::from_slice::<ResultRecord>(&bytes).ok());
     view.error = history.ended.as_ref().and_then(|(_, word, executed, cause)| {
         let result = record.as_ref().map(|record| &record.result);
-        error(*word, *executed, cause, history.stopped_for, result)
+        error(history, *word, *executed, cause, result)
     });
+    // Elsewhere the message of the error says it; this one is the user's own.
+    if history.kernel_stopped.is_some() && view.state == Word::Failed.as_str() {
+        view.notes.push(history.variables().0.to_owned());
+    }
     if let Some(record) = record {
         if record.children_left > 0 {
             view.notes.push(format!("{} processes that this kernel started still run", record.children_left));
@@ -725,10 +760,10 @@ fn write_figure(path: &Path, bytes: &[u8]) -> bool {
 
 /// What a person reads about a ticket that did not complete. It follows from the type alone.
 fn error(
+    history: &History,
     word: Word,
     executed: Executed,
     cause: &EndCause,
-    stopped_for: Option<Cause>,
     result: Option<&CellResult>,
 ) -> Option<ErrorView> {
     let plain =
@@ -737,16 +772,17 @@ fn error(
         kernel: Some(kernel.to_owned()),
         ..plain(kind, message)
     };
+    let (variables, kernel) = history.variables();
     match cause {
         EndCause::Result { .. } => match word {
             Word::Completed => None,
             Word::Cancelled => Some(with_kernel(
                 "cancellation",
-                "The cell returned after it was cancelled; its variables are kept.".to_owned(),
-                "kept",
+                format!("The cell returned after it was cancelled; {variables}."),
+                kernel,
             )),
             Word::Interrupted => {
-                let (kind, message) = match stopped_for {
+                let (kind, message) = match history.stopped_for {
                     Some(Cause::Timeout) => {
                         ("timeout", "The cell ran longer than its timeout allows and was interrupted")
                     }
@@ -763,11 +799,7 @@ fn error(
                 Some(ErrorView {
                     traceback: error.map(|error| error.traceback.clone()).filter(|text| !text.is_empty()),
                     line: error.and_then(|error| error.line),
-                    ..with_kernel(
-                        kind,
-                        format!("{message}; variables that it had set before are kept."),
-                        "kept",
-                    )
+                    ..with_kernel(kind, format!("{message}; {variables}."), kernel)
                 })
             }
             Word::Failed | Word::TimedOut | Word::Refused | Word::Lost => {
@@ -776,7 +808,7 @@ fn error(
                     name: Some(error.name),
                     traceback: Some(error.traceback).filter(|text| !text.is_empty()),
                     line: error.line,
-                    ..with_kernel("user", error.message, "kept")
+                    ..with_kernel("user", error.message, kernel)
                 })
             }
         },

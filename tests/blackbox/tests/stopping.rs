@@ -450,7 +450,14 @@ fn closing_a_session_cancels_what_waits_and_stops_what_runs() {
     lab.until_begun(&running);
     lab.run(["session", "close", "s", "--json"]).ok();
     assert_eq!(lab.wait(&waiting)["state"], "cancelled");
-    assert_eq!(lab.wait(&running)["state"], "interrupted");
+    let stopped = lab.wait(&running);
+    assert_eq!(stopped["state"], "interrupted");
+    // It came back, and its variables went all the same.
+    assert_eq!(stopped["error"]["kernel"], "reset", "{stopped:#}");
+    let message = stopped["error"]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("its session was closed, so its kernel was stopped and its variables are gone.")
+    );
     let refused = lab.run(["submit", "-s", "s", "-c", "1", "--json"]);
     assert_eq!(refused.code, 5, "{refused:?}");
     lab.run(["session", "cleanup", "s", "--json"]).ok();
@@ -483,6 +490,8 @@ fn a_daemon_that_stops_kernels_too_leaves_nothing_behind() {
     lab.serve(&[]);
     let shown = lab.wait(&ticket);
     assert!(["interrupted", "cancelled"].contains(&shown["state"].as_str().unwrap()), "{shown:#}");
+    assert_eq!(shown["error"]["kernel"], "reset", "{shown:#}");
+    assert!(shown["error"]["message"].as_str().unwrap().contains("variables are gone"), "{shown:#}");
 }
 
 #[test]

@@ -68,6 +68,8 @@ struct Evidence {
     error: RaisedError,
     /// Why its session was closed, if it was while the ticket was open.
     closed: Option<String>,
+    /// Whether Agarose stopped with its kernels while the ticket was open.
+    taken_along: bool,
     /// Why the last process that was started for its session did not start.
     start_failed: Option<String>,
     /// The last event of the log.
@@ -143,6 +145,7 @@ fn gather(log: &Log, ticket: TicketId) -> Result<Evidence, LogError> {
         chain: Vec::new(),
         left_out: None,
         closed: None,
+        taken_along: false,
         start_failed: None,
         last: log.last()?,
     };
@@ -222,6 +225,8 @@ fn note(evidence: &mut Evidence, place: Place, event: &Event) {
         Event::SessionClosed { reason, .. } => {
             evidence.closed.get_or_insert_with(|| reason.clone());
         }
+        Event::DaemonStopping { stop_kernels } => evidence.taken_along |= stop_kernels,
+        Event::DaemonStarted(_) => evidence.taken_along = false,
         Event::KernelStartFailed { reason, .. } => evidence.start_failed = Some(reason.clone()),
         _ => {}
     }
@@ -365,6 +370,9 @@ impl Evidence {
         let process = self.process();
         if self.closed.is_some() {
             return format!("the variables go with the {process}, since {} is closed", self.session());
+        }
+        if self.taken_along {
+            return format!("the variables go with the {process}, since Agarose took its kernels with it");
         }
         format!("the {process} keeps its variables for the next cell")
     }

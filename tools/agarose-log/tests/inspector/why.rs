@@ -256,6 +256,17 @@ fn a_cell_whose_session_was_closed_while_it_ran() {
     why(&lab, ticket, "interrupted_by_a_close");
 }
 
+#[test]
+fn a_cell_that_ran_when_agarose_stopped_with_its_kernels() {
+    let mut lab = Lab::new();
+    let ticket = lab.submit("analysis", "import time; time.sleep(60)");
+    lab.begin("analysis");
+    lab.after(100).decide(&Command::StopDaemon { stop_kernels: true });
+    lab.after(2).verdict("analysis", Verdict::Delivered);
+    lab.after(3).result_as("analysis", ResultStatus::Interrupted, true, "", "{}");
+    why(&lab, ticket, "interrupted_by_a_stop");
+}
+
 fn lost(began: Option<bool>) -> (Lab, TicketId) {
     let mut lab = Lab::new();
     let ticket = lab.submit("analysis", "fit()");
