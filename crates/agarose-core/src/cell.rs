@@ -8,13 +8,15 @@
 //! | admitted, start awaited | `KernelStopRequested`, of a lifecycle ticket | stop awaited |
 //! | start awaited | `KernelStopRequested`, of a cell whose daemon stops | admitted |
 //! | under way | `ExecuteAcknowledged` | begun |
-//! | admitted, start awaited, stop awaited, under way, begun | `TicketEnded`, then `CellClosed` | gone |
+//! | under way, begun | `CellDraining`, as calls to its host are under way | draining |
+//! | admitted, start awaited, stop awaited, under way, begun, draining | `TicketEnded`, then `CellClosed` | gone |
 
 use alloc::boxed::Box;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    attempt::{EndCause, Executed, Word},
     id::{Lease, TicketId},
     time::Stamp,
     watchdog::{Budget, Rung},
@@ -29,6 +31,8 @@ pub struct Cell {
     pub admitted: Stamp,
     /// How far it has come.
     pub phase: Phase,
+    /// Up to where its output was given to whoever observes it, an offset.
+    pub observed: u64,
 }
 
 /// How far a cell has come.
@@ -42,6 +46,23 @@ pub enum Phase {
     StopAwaited,
     /// It was sent.
     Underway(Box<Run>),
+    /// It has ended, and its last word waits for the calls that it left behind.
+    Draining(Box<Drain>),
+}
+
+/// An execution that has ended and whose last word is not said yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// What it ran under.
+    pub lease: Lease,
+    /// The word that it will have.
+    pub word: Word,
+    /// Whether it ran.
+    pub executed: Executed,
+    /// What the word rests on.
+    pub cause: EndCause,
+    /// Until when its calls are waited for, on the data directory's clock.
+    pub until: u64,
 }
 
 /// An execution that was sent and has no last word.
@@ -71,14 +92,23 @@ impl Cell {
     pub const fn run(&self) -> Option<&Run> {
         match &self.phase {
             Phase::Underway(run) => Some(run),
-            Phase::Admitted | Phase::StartAwaited | Phase::StopAwaited => None,
+            Phase::Admitted | Phase::StartAwaited | Phase::StopAwaited | Phase::Draining(_) => None,
+        }
+    }
+
+    /// What it waits for when it has ended and its last word is not said yet.
+    #[must_use]
+    pub const fn drain(&self) -> Option<&Drain> {
+        match &self.phase {
+            Phase::Draining(drain) => Some(drain),
+            Phase::Admitted | Phase::StartAwaited | Phase::StopAwaited | Phase::Underway(_) => None,
         }
     }
 
     pub(crate) const fn run_mut(&mut self) -> Option<&mut Run> {
         match &mut self.phase {
             Phase::Underway(run) => Some(run),
-            Phase::Admitted | Phase::StartAwaited | Phase::StopAwaited => None,
+            Phase::Admitted | Phase::StartAwaited | Phase::StopAwaited | Phase::Draining(_) => None,
         }
     }
 }

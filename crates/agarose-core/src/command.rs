@@ -5,6 +5,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use crate::{
     attempt::Word,
     event::{DaemonStarted, Output, RestoreOutcome, ResultStatus},
+    host_call::{Answered, CallId, Called},
     id::{BlobRef, Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::PermissionId,
     slot::{Exit, GroupOutcome, KernelProcess},
@@ -321,6 +322,25 @@ pub enum ExecutionReport {
         /// Whom it reached.
         verdict: Verdict,
     },
+    /// It asks its host for something; again, when it was not answered over a new connection.
+    HostCall(Box<Called>),
+    /// It gave a call up.
+    HostCallGivenUp {
+        /// Which.
+        call: CallId,
+    },
+    /// A service has done what a call asked for, or not.
+    HostCallAnswered {
+        /// Which.
+        call: CallId,
+        /// What the service says.
+        answered: Box<Answered>,
+    },
+    /// Somebody was given its output up to here.
+    Observed {
+        /// An offset in its stream.
+        through: u64,
+    },
     /// What the probe of its group said.
     Stopped {
         /// What is known.
@@ -328,4 +348,21 @@ pub enum ExecutionReport {
         /// Its output as far as it got.
         output: Option<Output>,
     },
+}
+
+impl ExecutionReport {
+    /// The call that somebody waits for the answer of.
+    pub(crate) fn call(&self) -> Option<CallId> {
+        match self {
+            Self::HostCall(called) => Some(called.call),
+            Self::HostCallAnswered { call, .. } => Some(*call),
+            Self::Acknowledged
+            | Self::Result { .. }
+            | Self::Active { .. }
+            | Self::Interrupt { .. }
+            | Self::HostCallGivenUp { .. }
+            | Self::Observed { .. }
+            | Self::Stopped { .. } => None,
+        }
+    }
 }

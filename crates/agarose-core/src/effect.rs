@@ -5,6 +5,7 @@
 //! asked again; what must not happen twice is decided by the supervisor, which knows.
 
 use crate::{
+    host_call::{CallId, CallOutcome},
     id::{BlobRef, Generation, Language, Lease, SessionId},
     time::Millis,
 };
@@ -64,6 +65,35 @@ pub enum Effect {
         generation: Generation,
         /// How long TERM and then KILL are waited for, each.
         grace: Millis,
+    },
+    /// Let a call's service begin.
+    PerformHostCall {
+        /// Of which session.
+        session: SessionId,
+        /// Who asked.
+        lease: Lease,
+        /// Which call.
+        call: CallId,
+    },
+    /// Let a call's service stop.
+    CancelHostCall {
+        /// Of which session.
+        session: SessionId,
+        /// Who asked.
+        lease: Lease,
+        /// Which call.
+        call: CallId,
+    },
+    /// Give a call its answer.
+    AnswerHostCall {
+        /// Of which session.
+        session: SessionId,
+        /// Who asked.
+        lease: Lease,
+        /// Which call.
+        call: CallId,
+        /// How it ended.
+        outcome: CallOutcome,
     },
     /// The log has the result; the supervisor need not hold it any longer.
     ReleaseResult {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     attempt::{EndCause, Executed, Word},
     budget::Counters,
+    capability::{BashReport, CapabilityId, Grant, VoidReason},
+    host_call::{Artifact, CallId, CallOutcome, Decision, Submission},
     id::{BlobRef, Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::PermissionId,
     slot::{Exit, GroupOutcome, KernelProcess, StopReason},
@@ -357,6 +359,164 @@ pub enum Event {
         /// The question.
         permission: PermissionId,
     },
+
+    /// A cell asks its host for something.
+    HostCallStarted(Box<HostCallStarted>),
+    /// Its service is about to begin; from here on it may have had its effect.
+    HostCallDispatched {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which call.
+        call: CallId,
+    },
+    /// The one answer of a call.
+    HostCallAnswered {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which call.
+        call: CallId,
+        /// How it ended.
+        outcome: CallOutcome,
+        /// How long the answer is, in bytes.
+        bytes: u64,
+        /// The answer, should it have to be sent again.
+        answer: Option<BlobRef>,
+    },
+    /// The cell gave a call up; its service is told to stop.
+    HostCallCancelRequested {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which call.
+        call: CallId,
+    },
+    /// The cell has ended, and its calls are told to; its last word waits for them.
+    CellDraining {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// The word that it will have.
+        word: Word,
+        /// Whether it ran.
+        executed: Executed,
+        /// What the word rests on.
+        cause: EndCause,
+        /// Until when its calls are waited for, on the data directory's clock.
+        until: u64,
+    },
+
+    /// One exact command may be run once.
+    CapabilityGranted {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// What it is bound to.
+        grant: Box<Grant>,
+    },
+    /// It is spent; from here on the command may have been run.
+    CapabilityConsumed {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which.
+        capability: CapabilityId,
+    },
+    /// How its command ended.
+    CapabilityReported {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which.
+        capability: CapabilityId,
+        /// How.
+        report: BashReport,
+    },
+    /// It is gone without a report.
+    CapabilityVoided {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which.
+        capability: CapabilityId,
+        /// Why.
+        reason: VoidReason,
+    },
+
+    /// A cell handed in a result; it counts if the cell completes, and the last one counts.
+    OutputSubmitted {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// It.
+        submission: Submission,
+    },
+    /// A cell saved a version of an artifact.
+    ArtifactSaved {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// It.
+        artifact: Box<Artifact>,
+    },
+    /// A cell wrote a document of its session.
+    DocumentWritten {
+        /// Of which session.
+        session: SessionId,
+        /// Under which lease.
+        lease: Lease,
+        /// Which.
+        name: String,
+        /// The how-manieth version of it this is.
+        version: u64,
+        /// What it holds now.
+        content: BlobRef,
+    },
+    /// Somebody was given a cell's output up to here.
+    OutputObserved {
+        /// Of which session.
+        session: SessionId,
+        /// Which ticket.
+        ticket: TicketId,
+        /// An offset in its stream.
+        through: u64,
+    },
+}
+
+/// A cell asks its host for something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCallStarted {
+    /// Of which session.
+    pub session: SessionId,
+    /// Under which lease.
+    pub lease: Lease,
+    /// Which call.
+    pub call: CallId,
+    /// What is asked for.
+    pub method: String,
+    /// Digest of its arguments.
+    pub digest: [u8; 32],
+    /// How long its arguments are, in bytes.
+    pub bytes: u64,
+    /// Its arguments in short, with secrets masked.
+    pub preview: String,
+    /// Whether it may be done twice.
+    pub repeatable: bool,
+    /// What the policy says of it.
+    pub decision: Decision,
+    /// The question that somebody has to answer first.
+    pub permission: Option<PermissionId>,
 }
 
 /// The record that every start appends.
@@ -537,6 +697,19 @@ impl Event {
             Self::RestoreStarted { .. } => 70,
             Self::RestorePublished { .. } => 71,
             Self::RestoreEnded { .. } => 72,
+            Self::HostCallStarted(_) => 80,
+            Self::HostCallDispatched { .. } => 81,
+            Self::HostCallAnswered { .. } => 82,
+            Self::HostCallCancelRequested { .. } => 83,
+            Self::CellDraining { .. } => 84,
+            Self::CapabilityGranted { .. } => 90,
+            Self::CapabilityConsumed { .. } => 91,
+            Self::CapabilityReported { .. } => 92,
+            Self::CapabilityVoided { .. } => 93,
+            Self::OutputSubmitted { .. } => 100,
+            Self::ArtifactSaved { .. } => 101,
+            Self::DocumentWritten { .. } => 102,
+            Self::OutputObserved { .. } => 103,
         }
     }
 
@@ -582,6 +755,19 @@ impl Event {
             Self::RestoreStarted { .. } => "RestoreStarted",
             Self::RestorePublished { .. } => "RestorePublished",
             Self::RestoreEnded { .. } => "RestoreEnded",
+            Self::HostCallStarted(_) => "HostCallStarted",
+            Self::HostCallDispatched { .. } => "HostCallDispatched",
+            Self::HostCallAnswered { .. } => "HostCallAnswered",
+            Self::HostCallCancelRequested { .. } => "HostCallCancelRequested",
+            Self::CellDraining { .. } => "CellDraining",
+            Self::CapabilityGranted { .. } => "CapabilityGranted",
+            Self::CapabilityConsumed { .. } => "CapabilityConsumed",
+            Self::CapabilityReported { .. } => "CapabilityReported",
+            Self::CapabilityVoided { .. } => "CapabilityVoided",
+            Self::OutputSubmitted { .. } => "OutputSubmitted",
+            Self::ArtifactSaved { .. } => "ArtifactSaved",
+            Self::DocumentWritten { .. } => "DocumentWritten",
+            Self::OutputObserved { .. } => "OutputObserved",
         }
     }
 
@@ -594,6 +780,7 @@ impl Event {
             | Self::AllPaused { .. }
             | Self::AllResumed { .. } => None,
             Self::TicketQueued(queued) => Some(&queued.session),
+            Self::HostCallStarted(started) => Some(&started.session),
             Self::TicketEnded(TicketEnded { session, .. })
             | Self::SessionOpened { session, .. }
             | Self::SessionPaused { session, .. }
@@ -626,7 +813,19 @@ impl Event {
             | Self::LadderEnded { session, .. }
             | Self::PermissionProposed { session, .. }
             | Self::PermissionDecided { session, .. }
-            | Self::PermissionExpired { session, .. } => Some(session),
+            | Self::PermissionExpired { session, .. }
+            | Self::HostCallDispatched { session, .. }
+            | Self::HostCallAnswered { session, .. }
+            | Self::HostCallCancelRequested { session, .. }
+            | Self::CellDraining { session, .. }
+            | Self::CapabilityGranted { session, .. }
+            | Self::CapabilityConsumed { session, .. }
+            | Self::CapabilityReported { session, .. }
+            | Self::CapabilityVoided { session, .. }
+            | Self::OutputSubmitted { session, .. }
+            | Self::ArtifactSaved { session, .. }
+            | Self::DocumentWritten { session, .. }
+            | Self::OutputObserved { session, .. } => Some(session),
         }
     }
 
@@ -635,11 +834,13 @@ impl Event {
     pub const fn ticket(&self) -> Option<TicketId> {
         match self {
             Self::TicketQueued(queued) => Some(queued.ticket),
+            Self::HostCallStarted(started) => Some(started.lease.ticket),
             Self::TicketEnded(TicketEnded { ticket, .. })
             | Self::TicketAdmitted { ticket, .. }
             | Self::CancelRequested { ticket, .. }
             | Self::CellClosed { ticket, .. }
-            | Self::CellAnalysed { ticket, .. } => Some(*ticket),
+            | Self::CellAnalysed { ticket, .. }
+            | Self::OutputObserved { ticket, .. } => Some(*ticket),
             Self::ExecuteRequested { lease, .. }
             | Self::ExecuteAcknowledged { lease, .. }
             | Self::ResultReceived { lease, .. }
@@ -650,7 +851,18 @@ impl Event {
             | Self::InterruptAnswered { lease, .. }
             | Self::KillRequested { lease, .. }
             | Self::GroupStopped { lease, .. }
-            | Self::LadderEnded { lease, .. } => Some(lease.ticket),
+            | Self::LadderEnded { lease, .. }
+            | Self::HostCallDispatched { lease, .. }
+            | Self::HostCallAnswered { lease, .. }
+            | Self::HostCallCancelRequested { lease, .. }
+            | Self::CellDraining { lease, .. }
+            | Self::CapabilityGranted { lease, .. }
+            | Self::CapabilityConsumed { lease, .. }
+            | Self::CapabilityReported { lease, .. }
+            | Self::CapabilityVoided { lease, .. }
+            | Self::OutputSubmitted { lease, .. }
+            | Self::ArtifactSaved { lease, .. }
+            | Self::DocumentWritten { lease, .. } => Some(lease.ticket),
             Self::PermissionProposed { ticket, .. } => *ticket,
             Self::DaemonStarted(_)
             | Self::DaemonStopping { .. }

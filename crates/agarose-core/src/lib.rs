@@ -10,7 +10,7 @@
 //! | `id`, `time`, `budget` | the words everything else is made of |
 //! | `command`, `event`, `effect`, `refusal` | the four vocabularies |
 //! | `world` | `decide`, `apply`, `effects`, `next_deadline`, `in_flight`, `check` |
-//! | `ticket`, `slot`, `cell`, `watchdog`, `attempt` | one state machine each |
+//! | `ticket`, `slot`, `cell`, `watchdog`, `attempt`, `permission`, `host_call`, `capability` | one state machine each |
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -27,10 +27,12 @@ extern crate alloc;
 
 pub mod attempt;
 pub mod budget;
+pub mod capability;
 pub mod cell;
 pub mod command;
 pub mod effect;
 pub mod event;
+pub mod host_call;
 pub mod id;
 pub mod permission;
 mod plan;

@@ -3,6 +3,8 @@
 //! A decision is the list of events; the copy is thrown away. The last word of an attempt, the
 //! release of its ticket, the closing of its cell and the admission of the next are one decision.
 
+mod calls;
+
 use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
@@ -10,6 +12,7 @@ use crate::{
     cell::{Phase, Run},
     command::{Context, ExecutionReport, KernelReport},
     event::{Event, Output, TicketEnded, TicketQueued},
+    host_call,
     id::{Generation, Language, Lease, Owner, TicketId},
     permission::PermissionId,
     session::Session,
@@ -26,6 +29,7 @@ pub(crate) struct Plan<'world> {
     gates: Gates,
     context: Context,
     next_generation: Generation,
+    next_permission: PermissionId,
     events: Vec<Event>,
 }
 
@@ -39,7 +43,14 @@ impl<'world> Plan<'world> {
     ) -> Self {
         #[cfg(test)]
         crate::tests::scale::count_plan();
-        Self { session, policy, gates, context, next_generation, events: Vec::new() }
+        let next_permission = PermissionId::default();
+        Self { session, policy, gates, context, next_generation, next_permission, events: Vec::new() }
+    }
+
+    /// The number of the next question, for plans that may ask one.
+    pub(crate) const fn asking(mut self, next: PermissionId) -> Self {
+        self.next_permission = next;
+        self
     }
 
     pub(crate) const fn session(&self) -> &Session {
@@ -69,6 +80,7 @@ impl<'world> Plan<'world> {
         if matches!(self.events.last(), Some(Event::SessionRemoved { .. })) {
             return;
         }
+        self.void_capabilities(false);
         loop {
             let moved = if self.session.active.is_some() { self.move_active() } else { self.admit_next() };
             if !moved {
@@ -115,6 +127,7 @@ impl<'world> Plan<'world> {
                 }
             }
             (Phase::StopAwaited, Work::Cell { .. }) => false,
+            (Phase::Draining(drain), _) => self.end_drained(&drain),
         }
     }
 
@@ -242,7 +255,7 @@ impl<'world> Plan<'world> {
             (None, true) => StopReason::DaemonStopping,
             (None, false) => return,
         };
-        let held = self.session.run().map(|run| run.lease.generation);
+        let held = self.session.lease().map(|lease| lease.generation);
         let live: Vec<_> = self
             .session
             .slots
@@ -264,9 +277,18 @@ impl<'world> Plan<'world> {
         }
     }
 
+    /// Nobody will read the answer of a question whose ticket ends.
+    fn expire_questions_of(&mut self, ticket: TicketId) {
+        let asked = self.session.permissions.values();
+        let asked = asked.filter(|permission| permission.ticket == Some(ticket)).map(|asked| asked.id);
+        let asked = asked.collect();
+        self.expire(asked);
+    }
+
     fn expire(&mut self, questions: Vec<PermissionId>) {
         for permission in questions {
             self.push(Event::PermissionExpired { session: self.session.id.clone(), permission });
+            self.refuse_asked(permission, "nobody answered in time");
         }
     }
 
@@ -287,18 +309,14 @@ impl<'world> Plan<'world> {
 
     fn end_as(&mut self, ticket: TicketId, cause: EndCause, executed: Executed, interrupt_landed: bool) {
         let session = self.session.id.clone();
-        let questions: Vec<PermissionId> = self
-            .session
-            .permissions
-            .values()
-            .filter(|permission| permission.ticket == Some(ticket))
-            .map(|permission| permission.id)
-            .collect();
-        self.expire(questions);
         let reached_a_child = was_cancelled_in_a_child(self.session.run(), ticket, interrupt_landed);
-        let was_active = self.session.active.as_ref().is_some_and(|cell| cell.ticket == ticket);
-        if was_active
-            && let Some(run) = self.session.run()
+        let is_theirs = self.session.lease().is_some_and(|lease| lease.ticket == ticket);
+        let is_draining = is_theirs && self.give_up_calls();
+        self.expire_questions_of(ticket);
+        let word = attempt::word(&cause, reached_a_child);
+        let run = self.session.run().filter(|run| run.lease.ticket == ticket);
+        let lease = run.map(|run| run.lease);
+        if let Some(run) = run
             && run.rung != Rung::Waiting
         {
             let lease = run.lease;
@@ -316,14 +334,26 @@ impl<'world> Plan<'world> {
             };
             self.push(Event::LadderEnded { session: session.clone(), lease, end });
         }
-        let word = attempt::word(&cause, reached_a_child);
-        self.push(Event::TicketEnded(TicketEnded {
-            session: session.clone(),
-            ticket,
-            word,
-            executed,
-            cause,
-        }));
+        if let Some(lease) = lease.filter(|_| is_draining) {
+            // A service that was told to stop gets a little time to do so.
+            let until = self.context.now.deadline(host_call::DRAIN);
+            self.push(Event::CellDraining { session, lease, word, executed, cause, until });
+            return;
+        }
+        self.say_last(ticket, word, cause, executed);
+    }
+
+    /// The last word, once nothing that the cell asked for is under way any more.
+    fn say_last(&mut self, ticket: TicketId, word: Word, cause: EndCause, executed: Executed) {
+        let session = self.session.id.clone();
+        let was_active = self.session.active.as_ref().is_some_and(|cell| cell.ticket == ticket);
+        // Somebody may have asked one while its calls were being ended.
+        self.expire_questions_of(ticket);
+        if was_active {
+            self.void_capabilities(true);
+        }
+        let ended = TicketEnded { session: session.clone(), ticket, word, executed, cause };
+        self.push(Event::TicketEnded(ended));
         if was_active {
             self.push(Event::CellClosed { session, ticket });
         }
@@ -374,6 +404,8 @@ impl<'world> Plan<'world> {
             }
             // A kernel that is being stopped cannot be un-stopped; the ticket ends when it has gone.
             Phase::StopAwaited => {}
+            // It has ended, and its word stands.
+            Phase::Draining(_) => {}
         }
     }
 
@@ -388,6 +420,7 @@ impl<'world> Plan<'world> {
             self.expire_questions(now);
             self.expire_run(now);
             self.expire_slots(now);
+            self.expire_drain(now);
             self.settle();
             if self.events.len() == before {
                 break;
@@ -564,7 +597,7 @@ impl<'world> Plan<'world> {
                     self.end_stopped(id, cause, KernelFate::ResetUnavailable { group });
                 }
             }
-            Some(Phase::Admitted | Phase::StopAwaited) | None => {}
+            Some(Phase::Admitted | Phase::StopAwaited | Phase::Draining(_)) | None => {}
         }
     }
 
@@ -644,6 +677,9 @@ impl<'world> Plan<'world> {
     /// What a supervisor says of an execution. A report under another lease is stale and decides
     /// nothing.
     pub(crate) fn execution(&mut self, lease: Lease, report: ExecutionReport) {
+        let Some(report) = self.of_calls(lease, report) else {
+            return;
+        };
         let Some(run) = self.session.run_under(lease) else {
             return;
         };
@@ -662,6 +698,11 @@ impl<'world> Plan<'world> {
                 }
             }
             ExecutionReport::Stopped { outcome, output } => self.group_stopped(lease, outcome, output),
+            // Taken up before: a cell whose last word waits for its calls has them as well.
+            ExecutionReport::HostCall(_)
+            | ExecutionReport::HostCallGivenUp { .. }
+            | ExecutionReport::HostCallAnswered { .. }
+            | ExecutionReport::Observed { .. } => {}
             ExecutionReport::Result { status, interrupt_landed, record, output } => {
                 let too_late = matches!(run.rung, Rung::Killing { .. } | Rung::Stopped { .. });
                 let kept = run.output_kept;

@@ -14,16 +14,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     attempt::Word,
-    cell::{Cell, Phase, Run},
+    capability::{Capability, CapabilityId, VoidReason},
+    cell::{Cell, Drain, Phase, Run},
     effect::Effect,
-    event::{Event, TicketEnded, TicketQueued},
+    event::{Event, HostCallStarted, TicketEnded, TicketQueued},
+    host_call::{CallId, CallOutcome, HostCall, Standing},
     id::{BlobRef, Generation, Language, Lease, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
     slot::Slot,
     ticket::{Cancel, Ticket, Timeouts, Work},
     time::{Millis, Stamp},
     watchdog::{Budget, Cause, LadderEnd, Rung, Verdict},
-    world::Policy,
+    world::{CallReply, Policy},
 };
 
 /// One queue, its active cell and its kernels.
@@ -55,6 +57,14 @@ pub struct Session {
     pub anomalies: u64,
     /// The namespaces that are being built anew.
     pub restores: BTreeMap<Language, Restore>,
+    /// What the active cell has asked its host for and has no answer to.
+    pub calls: BTreeMap<CallId, HostCall>,
+    /// The last call that was answered, should its answer not have arrived.
+    pub(crate) last_answer: Option<LastAnswer>,
+    /// What the active cell may run once.
+    pub capabilities: BTreeMap<CapabilityId, Capability>,
+    /// The documents that its cells have written.
+    pub documents: BTreeMap<String, Document>,
     /// The kernels of an earlier daemon that nobody has spoken to since.
     pub(crate) unattached: BTreeSet<Language>,
     /// When the driver has to look at it again; derived.
@@ -68,6 +78,28 @@ pub struct Closed {
     pub reason: String,
     /// Whether its name is freed when the last work is gone.
     pub remove: bool,
+}
+
+/// A document that cells of a session write: its plan, for example.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// How often it was written.
+    pub version: u64,
+    /// What it holds.
+    pub content: BlobRef,
+}
+
+/// The answer of a call that is not open any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastAnswer {
+    /// Who had asked.
+    pub lease: Lease,
+    /// Which call.
+    pub call: CallId,
+    /// How it ended.
+    pub outcome: CallOutcome,
+    /// The answer, when it was kept.
+    pub answer: Option<BlobRef>,
 }
 
 /// A namespace that is being built anew.
@@ -102,6 +134,10 @@ impl Session {
             permissions: BTreeMap::new(),
             anomalies: 0,
             restores: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            last_answer: None,
+            capabilities: BTreeMap::new(),
+            documents: BTreeMap::new(),
             unattached: BTreeSet::new(),
             deadline: None,
         }
@@ -134,6 +170,32 @@ impl Session {
     #[must_use]
     pub fn run(&self) -> Option<&Run> {
         self.active.as_ref().and_then(Cell::run)
+    }
+
+    /// The execution that has ended and whose last word waits for its calls.
+    #[must_use]
+    pub fn drain(&self) -> Option<&Drain> {
+        self.active.as_ref().and_then(Cell::drain)
+    }
+
+    /// The lease of the cell that may speak to its host: it runs, or its calls are being ended.
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
+        self.run().map(|run| run.lease).or_else(|| self.drain().map(|drain| drain.lease))
+    }
+
+    /// Where a call stands, for whoever waits for its answer.
+    pub(crate) fn call_reply(&self, lease: Lease, call: CallId) -> CallReply {
+        if self.calls.get(&call).is_some_and(|open| open.lease == lease) {
+            return CallReply::Open;
+        }
+        match &self.last_answer {
+            Some(last) if last.lease == lease && last.call == call => {
+                CallReply::Answered { outcome: last.outcome.clone(), answer: last.answer }
+            }
+            // Calls of one worker come one after another: whoever asks for an earlier one has gone on.
+            Some(_) | None => CallReply::Stale,
+        }
     }
 
     /// The execution, if it runs under exactly this lease.
@@ -202,7 +264,8 @@ impl Session {
                 let is_head = self.queue.front() == Some(ticket) && self.active.is_none();
                 if is_head {
                     self.queue.pop_front();
-                    self.active = Some(Cell { ticket: *ticket, admitted: now, phase: Phase::Admitted });
+                    self.active =
+                        Some(Cell { ticket: *ticket, admitted: now, phase: Phase::Admitted, observed: 0 });
                 }
                 is_head
             }
@@ -251,6 +314,7 @@ impl Session {
                 let until = now.deadline(stop_wait(policy.kill_grace));
                 if let Some(cell) = &mut self.active
                     && cell.run().is_none()
+                    && cell.drain().is_none()
                     && let Some(ticket) = self.tickets.get(&cell.ticket)
                     && ticket.language == *language
                 {
@@ -348,7 +412,86 @@ impl Session {
                 }
                 self.permissions.remove(permission).is_some()
             }
+            Event::HostCallStarted(started) => self.fold_called(now, started),
+            Event::HostCallDispatched { call, lease, .. } => self.fold_dispatched(*call, *lease),
+            Event::HostCallCancelRequested { call, .. } => self.calls.contains_key(call),
+            Event::HostCallAnswered { call, lease, outcome, answer, .. } => {
+                let known = self.calls.remove(call).is_some();
+                self.last_answer = Some(LastAnswer {
+                    lease: *lease,
+                    call: *call,
+                    outcome: outcome.clone(),
+                    answer: *answer,
+                });
+                if let Some(run) = self.active.as_mut().and_then(Cell::run_mut) {
+                    run.budget.note_activity(now.mono);
+                }
+                known
+            }
+            Event::CellDraining { lease, word, executed, cause, until, .. } => {
+                let Some(cell) = self.active.as_mut().filter(|cell| cell.ticket == lease.ticket) else {
+                    return false;
+                };
+                cell.phase = Phase::Draining(Box::new(Drain {
+                    lease: *lease,
+                    word: *word,
+                    executed: *executed,
+                    cause: cause.clone(),
+                    until: *until,
+                }));
+                true
+            }
+            Event::CapabilityGranted { grant, .. } => {
+                let fresh = Capability { grant: (**grant).clone(), consumed: false, void: false };
+                self.capabilities.insert(grant.capability, fresh).is_none()
+            }
+            Event::CapabilityConsumed { capability, .. } => {
+                let Some(capability) = self.capabilities.get_mut(capability) else { return false };
+                let unspent = !capability.consumed;
+                capability.consumed = true;
+                unspent
+            }
+            Event::CapabilityReported { capability, .. } | Event::CapabilityVoided { capability, .. } => {
+                self.capabilities.remove(capability).is_some()
+            }
+            Event::OutputSubmitted { .. } | Event::ArtifactSaved { .. } => true,
+            Event::DocumentWritten { name, version, content, .. } => {
+                let document = Document { version: *version, content: *content };
+                self.documents.insert(name.clone(), document);
+                true
+            }
+            Event::OutputObserved { ticket, through, .. } => {
+                // Whoever observed it may be told later than the cell has ended.
+                if let Some(cell) = self.active.as_mut().filter(|cell| cell.ticket == *ticket) {
+                    cell.observed = cell.observed.max(*through);
+                }
+                true
+            }
         }
+    }
+
+    fn fold_called(&mut self, now: Stamp, started: &HostCallStarted) -> bool {
+        let standing = started.permission.map_or(Standing::Open, Standing::Asked);
+        let call = HostCall {
+            lease: started.lease,
+            method: started.method.clone(),
+            since: now.mono,
+            repeatable: started.repeatable,
+            standing,
+        };
+        if let Some(run) = self.active.as_mut().and_then(Cell::run_mut) {
+            run.budget.note_activity(now.mono);
+        }
+        self.calls.insert(started.call, call).is_none() && self.lease() == Some(started.lease)
+    }
+
+    fn fold_dispatched(&mut self, call: CallId, lease: Lease) -> bool {
+        let Some(call) = self.calls.get_mut(&call).filter(|call| call.lease == lease) else {
+            return false;
+        };
+        let again = matches!(call.standing, Standing::Dispatched { orphaned: false });
+        call.standing = Standing::Dispatched { orphaned: false };
+        !again
     }
 
     fn fold_queued(&mut self, now: Stamp, queued: &TicketQueued) -> bool {
@@ -415,6 +558,7 @@ impl Session {
                 Phase::Admitted | Phase::StopAwaited | Phase::StartAwaited => {
                     cell.phase = Phase::StartAwaited;
                 }
+                Phase::Draining(_) => return false,
             }
         }
         true
@@ -514,6 +658,17 @@ impl Session {
         again.into_iter().collect()
     }
 
+    /// Why each capability goes when the cell that has them ends, or when nobody can consume it any more.
+    pub(crate) fn void_capabilities(&self, cell_ends: bool) -> Vec<(CapabilityId, VoidReason)> {
+        let reason = |capability: &Capability| match (capability.consumed, capability.void) {
+            (true, _) => Some(VoidReason::OutcomeUnknown).filter(|_| cell_ends),
+            (false, true) => Some(VoidReason::DaemonRestarted),
+            (false, false) => Some(VoidReason::CellEnded).filter(|_| cell_ends),
+        };
+        let all = self.capabilities.iter();
+        all.filter_map(|(id, capability)| Some((*id, reason(capability)?))).collect()
+    }
+
     fn set_rung(&mut self, lease: Lease, next: impl FnOnce(&Rung) -> Option<Rung>) -> bool {
         let Some(run) = self.run_mut_under(lease) else {
             return true;
@@ -532,6 +687,14 @@ impl Session {
     pub(crate) fn renew(&mut self, now: Stamp, policy: &Policy) {
         let attached = self.slots.iter().filter(|(_, slot)| !slot.is_absent());
         self.unattached = attached.map(|(language, _)| *language).collect();
+        for call in self.calls.values_mut() {
+            if let Standing::Dispatched { orphaned } = &mut call.standing {
+                *orphaned = true;
+            }
+        }
+        for capability in self.capabilities.values_mut() {
+            capability.void |= !capability.consumed;
+        }
         let stopped_by = now.deadline(stop_wait(self.kill_grace(policy)));
         for slot in self.slots.values_mut() {
             match slot {
@@ -574,6 +737,7 @@ impl Session {
         let slots =
             self.slots.iter().filter_map(|(language, slot)| self.slot_deadline(*language, slot, policy));
         let questions = self.permissions.values().filter_map(|permission| permission.expires);
+        let questions = questions.chain(self.drain().map(|drain| drain.until));
         waiting.chain(running).chain(slots).chain(questions).min()
     }
 

@@ -11,7 +11,7 @@
 //! | killing | `GroupStopped` | stopped |
 //! | interrupting, grace | `GroupStopped`, as its worker went by itself | stopped |
 //! | stopped | `KernelStarting` | replacing |
-//! | waiting, interrupting, grace, stopped, replacing | `TicketEnded` | ended |
+//! | waiting, interrupting, grace, stopped, replacing | `TicketEnded`, `CellDraining` | ended |
 //!
 //! Deadlines are state: folding the log gives the same rung with the same deadline, so a daemon
 //! that was killed on any rung goes on from it. A bare interrupt (`agarose interrupt`) climbs one

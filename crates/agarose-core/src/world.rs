@@ -19,7 +19,8 @@ use crate::{
     command::{Cancel, Command, Context, KnownTicket, Reach, Submit},
     effect::{Effect, Obligation},
     event::{Event, TicketEnded, TicketQueued},
-    id::{Generation, Language, Owner, SessionId, TicketId},
+    host_call::CallOutcome,
+    id::{BlobRef, Generation, Language, Owner, SessionId, TicketId},
     permission::{Permission, PermissionId},
     plan::Plan,
     refusal::Refusal,
@@ -145,6 +146,24 @@ pub enum Answer {
     Cancel(CancelAnswer),
     /// The question that was asked.
     Permission(PermissionId),
+    /// Where a call to the host stands.
+    Call(CallReply),
+}
+
+/// Where a call to the host stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallReply {
+    /// It has no answer yet; what is to be done follows from the effects.
+    Open,
+    /// It has its answer.
+    Answered {
+        /// How it ended.
+        outcome: CallOutcome,
+        /// The answer, when it was kept to be sent again.
+        answer: Option<BlobRef>,
+    },
+    /// Its cell is over, and nobody waits for it.
+    Stale,
 }
 
 /// What a cancellation found.
@@ -306,12 +325,7 @@ impl World {
                     .questions
                     .get(permission)
                     .ok_or(Refusal::NoSuchPermission { permission: *permission })?;
-                Ok(Decision::done(alloc::vec![Event::PermissionDecided {
-                    session: session.clone(),
-                    permission: *permission,
-                    allowed: *allow,
-                    by: by.clone(),
-                }]))
+                self.with_session(session, context, |plan| plan.decide_permission(*permission, *allow, by))
             }
             Command::StartRestore { session, language, candidate, plan } => {
                 let state = self.named(session)?;
@@ -353,9 +367,12 @@ impl World {
                 })
             }
             Command::Execution { session, lease, report } => {
-                self.with_session(self.home(session, lease.generation), context, |plan| {
-                    plan.execution(*lease, report.clone())
-                })
+                let next = PermissionId(self.next_permission.0.saturating_add(1));
+                let home = self.named(self.home(session, lease.generation))?;
+                let mut plan = self.plan(home.clone(), context).asking(next);
+                plan.execution(*lease, report.clone());
+                let answer = report.call().map(|call| Answer::Call(plan.session().call_reply(*lease, call)));
+                Ok(Decision { events: plan.finish(), answer: answer.unwrap_or(Answer::Done) })
             }
         }
     }
@@ -544,6 +561,10 @@ impl World {
         if ticket.owner != cancel.owner {
             return Err(Refusal::NotOwner { ticket: cancel.ticket, asked: cancel.owner.clone() });
         }
+        // A natural result that has arrived wins over whoever comes later.
+        if let Some(drain) = session.drain().filter(|drain| drain.lease.ticket == ticket.id) {
+            return Err(Refusal::Ended { ticket: ticket.id, word: drain.word });
+        }
         let is_active = session.active.as_ref().is_some_and(|cell| cell.ticket == ticket.id);
         let run = session.run().filter(|run| run.lease.ticket == ticket.id);
         match cancel.reach {
@@ -576,7 +597,9 @@ impl World {
             let answer = match session.active.as_ref().map(|cell| &cell.phase) {
                 Some(Phase::Underway(_)) => CancelAnswer::Interrupting,
                 Some(Phase::StopAwaited) => CancelAnswer::CannotStop,
-                Some(Phase::Admitted | Phase::StartAwaited) | None => CancelAnswer::StoppedBeforeStart,
+                Some(Phase::Admitted | Phase::StartAwaited | Phase::Draining(_)) | None => {
+                    CancelAnswer::StoppedBeforeStart
+                }
             };
             match cancel.reach {
                 // A ladder that is being climbed already has sent its interrupt and is not set back.
@@ -651,8 +674,10 @@ impl World {
             for ticket in waiting {
                 plan.end(ticket, EndCause::SessionClosed, Executed::No);
             }
-            plan.request_cancel(by, reason);
-            plan.cancel_active();
+            if plan.session().drain().is_none() {
+                plan.request_cancel(by, reason);
+                plan.cancel_active();
+            }
         })
     }
 
@@ -784,7 +809,20 @@ impl World {
             | Event::InterruptAnswered { .. }
             | Event::KillRequested { .. }
             | Event::GroupStopped { .. }
-            | Event::LadderEnded { .. } => self.apply_to_session(now, event),
+            | Event::LadderEnded { .. }
+            | Event::HostCallStarted(_)
+            | Event::HostCallDispatched { .. }
+            | Event::HostCallAnswered { .. }
+            | Event::HostCallCancelRequested { .. }
+            | Event::CellDraining { .. }
+            | Event::CapabilityGranted { .. }
+            | Event::CapabilityConsumed { .. }
+            | Event::CapabilityReported { .. }
+            | Event::CapabilityVoided { .. }
+            | Event::OutputSubmitted { .. }
+            | Event::ArtifactSaved { .. }
+            | Event::DocumentWritten { .. }
+            | Event::OutputObserved { .. } => self.apply_to_session(now, event),
         }
     }
 
@@ -936,6 +974,20 @@ impl World {
                 alloc::vec![Effect::ReleaseResult { session: session.clone(), lease: *lease }]
             }
             Event::KernelReattached { session, generation, .. } => self.unanswered(session, *generation),
+            Event::HostCallDispatched { session, lease, call } => {
+                alloc::vec![Effect::PerformHostCall { session: session.clone(), lease: *lease, call: *call }]
+            }
+            Event::HostCallCancelRequested { session, lease, call } => {
+                alloc::vec![Effect::CancelHostCall { session: session.clone(), lease: *lease, call: *call }]
+            }
+            Event::HostCallAnswered { session, lease, call, outcome, .. } => {
+                alloc::vec![Effect::AnswerHostCall {
+                    session: session.clone(),
+                    lease: *lease,
+                    call: *call,
+                    outcome: outcome.clone(),
+                }]
+            }
             // Its answer may only be late: nothing of it is to stay behind.
             Event::KernelStartFailed { session, language, generation, .. } => {
                 alloc::vec![Effect::StopKernel {
@@ -973,7 +1025,17 @@ impl World {
             | Event::LadderEnded { .. }
             | Event::PermissionProposed { .. }
             | Event::PermissionDecided { .. }
-            | Event::PermissionExpired { .. } => Vec::new(),
+            | Event::PermissionExpired { .. }
+            | Event::HostCallStarted(_)
+            | Event::CellDraining { .. }
+            | Event::CapabilityGranted { .. }
+            | Event::CapabilityConsumed { .. }
+            | Event::CapabilityReported { .. }
+            | Event::CapabilityVoided { .. }
+            | Event::OutputSubmitted { .. }
+            | Event::ArtifactSaved { .. }
+            | Event::DocumentWritten { .. }
+            | Event::OutputObserved { .. } => Vec::new(),
         }
     }
 
@@ -1030,6 +1092,15 @@ impl World {
             }
             if active.is_some_and(|active| session.queue.contains(&active)) {
                 return Err(format!("the active ticket of session {id} also waits"));
+            }
+            if session.calls.values().any(|call| Some(call.lease) != session.lease()) {
+                return Err(format!("session {id} has calls of a cell that is over"));
+            }
+            if !session.capabilities.is_empty() && session.lease().is_none() {
+                return Err(format!("session {id} has capabilities of a cell that is over"));
+            }
+            if session.drain().is_some() && session.calls.is_empty() {
+                return Err(format!("the cell of session {id} waits for calls that it does not have"));
             }
             if let Some(run) = session.run() {
                 let language = session.active_ticket().map(|ticket| ticket.language);

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::host;
 use agarose_core::{Language, Millis, Policy, SessionId};
 use agarose_kernel::{
     spec::{KernelLimits, KernelSpec},
@@ -24,6 +25,8 @@ pub struct EngineConfig {
     pub default_timeout: Option<Millis>,
     /// How kernels are started.
     pub kernel: KernelConfig,
+    /// What cells may ask for.
+    pub host_policy: host::policy::Policy,
     /// The program's version, for the record that every start appends.
     pub version: String,
 }
@@ -38,6 +41,7 @@ impl EngineConfig {
             policy: Policy::default(),
             default_timeout: Some(Millis::seconds(900)),
             kernel: KernelConfig::default(),
+            host_policy: host::policy::Policy::default(),
             version: version.to_owned(),
         }
     }

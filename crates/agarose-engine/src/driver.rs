@@ -263,7 +263,7 @@ impl Driver {
                     Answer::Ticket { ticket, .. } => {
                         self.world.session_of(*ticket).and_then(|session| session.position(*ticket))
                     }
-                    Answer::Done | Answer::Cancel(_) | Answer::Permission(_) => None,
+                    Answer::Done | Answer::Cancel(_) | Answer::Permission(_) | Answer::Call(_) => None,
                 };
                 round.attachments.extend(incoming.attachments.iter().cloned());
                 Ok(Decided { answer, position, changed: round.events.len() > before })
@@ -415,6 +415,11 @@ impl Driver {
 
     fn act(&mut self, effect: Effect) {
         match effect {
+            Effect::PerformHostCall { .. }
+            | Effect::CancelHostCall { .. }
+            | Effect::AnswerHostCall { .. } => {
+                self.kernels.host().act(&effect);
+            }
             Effect::StartKernel { session, language, generation } => {
                 let workspace = self.world.sessions().get(&session).and_then(|state| state.workspace.clone());
                 self.kernels.start(session, language, generation, workspace);

@@ -16,6 +16,7 @@ use agarose_core::{
     BlobRef, Command, Counters, Event, Generation, Language, Lease, Millis, SessionId, TicketId,
     command::{ExecutionReport, KernelReport},
     event::{Output as CoreOutput, ResultStatus},
+    host_call::CallId,
     slot::{Exit, GroupOutcome, KernelProcess, ProcessNote},
     stream::{self, StreamChannel, StreamRun},
     watchdog::{NobodyReason, Verdict},
@@ -50,6 +51,7 @@ use crate::{
     config::KernelConfig,
     driver::{Decided, Incoming, Input, chain},
     error::RequestError,
+    host::{Caller, Host},
     view::ResultRecord,
 };
 
@@ -67,6 +69,8 @@ pub(crate) enum ToLink {
     Read { ticket: TicketId, from: u64, max: u64, tell: oneshot::Sender<Chunk> },
     /// Somebody follows the output.
     Follow { ticket: TicketId },
+    /// A call of a cell to its host has its answer.
+    HostReply { call: CallId, ok: bool, body: Vec<u8> },
 }
 
 /// Output of a running cell.
@@ -115,6 +119,7 @@ pub(crate) struct Surroundings {
     pub(crate) supervisor: Arc<[OsString]>,
     pub(crate) config: Arc<KernelConfig>,
     pub(crate) live: Live,
+    pub(crate) host: Host,
 }
 
 /// The connections, by the life of the kernel that they go to.
@@ -126,6 +131,11 @@ pub(crate) struct Kernels {
 impl Kernels {
     pub(crate) const fn new(surroundings: Surroundings) -> Self {
         Self { surroundings, links: BTreeMap::new() }
+    }
+
+    /// The host of the cells.
+    pub(crate) const fn host(&self) -> &Host {
+        &self.surroundings.host
     }
 
     /// Starts a supervisor and connects to it.
@@ -161,6 +171,7 @@ impl Kernels {
             resolved: None,
             running: BTreeMap::new(),
             reads: VecDeque::new(),
+            workspace: PathBuf::new(),
             worker: 0,
             stop_answers: None,
         }
@@ -227,6 +238,8 @@ struct Link {
     resolved: Option<oneshot::Sender<String>>,
     running: BTreeMap<TicketId, Running>,
     reads: VecDeque<oneshot::Sender<Chunk>>,
+    /// Where its cells run.
+    workspace: PathBuf,
     /// The worker's process id, which is its group's; 0 until it is known.
     worker: i32,
     /// The execution for which the next stop of the whole kernel answers.
@@ -323,8 +336,15 @@ impl Link {
         }
     }
 
+    /// Where the cells of its session run.
+    fn directory_of_cells(&self, workspace: Option<&str>) -> PathBuf {
+        let around = &self.around;
+        workspace.map_or_else(|| around.config.workspace_of(&around.data_dir, &self.session), PathBuf::from)
+    }
+
     async fn start(mut self, workspace: Option<String>) {
-        match self.launch(workspace).await {
+        self.workspace = self.directory_of_cells(workspace.as_deref());
+        match self.launch(self.workspace.clone()).await {
             Ok((connection, attached)) => self.serve(connection, &attached).await,
             Err((reason, unavailable)) => {
                 let _ = self
@@ -335,13 +355,11 @@ impl Link {
     }
 
     /// Starts a supervisor; the failure says whether there is no interpreter at all.
-    async fn launch(&self, workspace: Option<String>) -> Result<(Connection, Attached), (String, bool)> {
+    async fn launch(&self, workspace: PathBuf) -> Result<(Connection, Attached), (String, bool)> {
         let around = self.around.clone();
-        let (directory, session) = (self.directory.clone(), self.session.clone());
+        let directory = self.directory.clone();
         let (language, generation) = (self.language, self.generation);
         let launched = tokio::task::spawn_blocking(move || {
-            let workspace = workspace
-                .map_or_else(|| around.config.workspace_of(&around.data_dir, &session), PathBuf::from);
             std::fs::create_dir_all(&workspace).map_err(|error| {
                 (format!("its workspace {} cannot be used: {error}", workspace.display()), false)
             })?;
@@ -366,6 +384,7 @@ impl Link {
     }
 
     async fn reattach(mut self, found: Reattachment) {
+        self.workspace = self.directory_of_cells(found.workspace.as_deref());
         let directory = self.directory.clone();
         let looked = tokio::task::spawn_blocking(move || look_and_attach(&directory)).await;
         let looked = looked.unwrap_or_else(|error| Looked::Unreachable(error.to_string()));
@@ -632,6 +651,9 @@ impl Link {
                 let id = ExecutionId(ticket);
                 connection.send(&ToSupervisor::Follow { generation, id, on: true }, &[]).await
             }
+            ToLink::HostReply { call, ok, body } => {
+                connection.send(&ToSupervisor::HostReply { generation, call: call.0, ok }, &body).await
+            }
         }
     }
 
@@ -668,13 +690,15 @@ impl Link {
             }
             FromSupervisor::Progress { id, end, idle_ms, .. } => self.note_progress(id.0, end, idle_ms),
             FromSupervisor::HostCall { id, call, method } => {
-                tracing::debug!(ticket = %id, call, %method, "a cell asked for something that no host offers");
-                let reply = ToSupervisor::HostReply { generation: self.generation, call, ok: false };
-                let error = serde_json::json!({
-                    "kind": "unavailable",
-                    "message": format!("host.{method} is not available here"),
-                });
-                connection.send(&reply, error.to_string().as_bytes()).await?;
+                let lease = Lease { generation: self.generation, ticket: id.0 };
+                let (session, workspace, link) =
+                    (self.session.clone(), self.workspace.clone(), self.sender.clone());
+                let caller = Caller { session, lease, workspace, link };
+                self.around.host.arrived(caller, CallId(call), method, body);
+            }
+            FromSupervisor::HostCallGivenUp { id, call } => {
+                let lease = Lease { generation: self.generation, ticket: id.0 };
+                self.around.host.given_up(self.session.clone(), lease, CallId(call));
             }
             FromSupervisor::Ended { id, result, output, children_left } => {
                 self.hear_ended(connection, id, result, output, children_left, &body).await?;

@@ -8,6 +8,7 @@
 //! | `driver` | the loop: decide, make durable, let out |
 //! | `kernels` | a supervisor's connection, as commands |
 //! | `recovery` | what a start finds, and what becomes of it |
+//! | `host` | what cells ask for: dispatcher, policy, services |
 //! | `analysis` | facts of cells, recorded beside them and read again |
 //! | `restore` | a namespace that is built anew and published once |
 //! | `request` | what a caller may ask, checked once |
@@ -20,6 +21,7 @@ mod clock;
 mod config;
 mod driver;
 mod error;
+pub mod host;
 mod kernels;
 mod recovery;
 mod request;
@@ -78,6 +80,7 @@ struct Inner {
     default_timeout: Option<Millis>,
     recovery: Vec<String>,
     projections: Projections,
+    host: host::Host,
 }
 
 /// A ticket that was accepted.
@@ -160,6 +163,7 @@ impl Engine {
     /// The directory cannot be used, is somebody else's, or its log is damaged. Nothing is lost then.
     pub async fn start(config: EngineConfig) -> Result<Self, StartError> {
         let engine = recovery::start(config).await?;
+        engine.inner.host.know(engine.clone());
         engine.resume_restores().await;
         Ok(engine)
     }
@@ -434,9 +438,11 @@ impl Engine {
         let command = Command::ProposePermission { session, ticket, method, detail, expires_after };
         match self.ask(command, vec![]).await?.answer {
             Answer::Permission(permission) => Ok(permission),
-            Answer::Done | Answer::Ticket { .. } | Answer::Cancel(_) => Err(RequestError::Internal {
-                message: "a question was answered with something else".to_owned(),
-            }),
+            Answer::Done | Answer::Ticket { .. } | Answer::Cancel(_) | Answer::Call(_) => {
+                Err(RequestError::Internal {
+                    message: "a question was answered with something else".to_owned(),
+                })
+            }
         }
     }
 
@@ -764,6 +770,40 @@ impl Engine {
         status.sequence = self.inner.reader.head().sequence;
         status.recovery.clone_from(&self.inner.recovery);
         Ok(status)
+    }
+
+    /// A driver that serves methods of `host` has connected.
+    #[must_use]
+    pub fn connect_driver(&self) -> host::handlers::Driver {
+        self.inner.host.handlers().connect()
+    }
+
+    /// What a driver says.
+    pub fn hear_driver(&self, driver: &host::handlers::Driver, said: host::handlers::FromDriver) {
+        self.inner.host.handlers().hear(driver, said);
+    }
+
+    /// A driver has gone.
+    pub fn disconnect_driver(&self, driver: &host::handlers::Driver) {
+        self.inner.host.handlers().disconnect(driver);
+    }
+
+    /// Every version of every artifact.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn artifacts(&self) -> Result<Vec<host::ArtifactView>, RequestError> {
+        self.inner.host.artifacts().map_err(|message| RequestError::Internal { message })
+    }
+
+    /// Where a version of an artifact came from.
+    ///
+    /// # Errors
+    /// There is no such version, or the log cannot be read.
+    pub fn lineage(&self, version: &str) -> Result<host::LineageView, RequestError> {
+        let found = self.inner.host.lineage(version, (32, 500));
+        let found = found.map_err(|message| RequestError::Internal { message })?;
+        found.ok_or_else(|| RequestError::NotFound { what: format!("version {version} of an artifact") })
     }
 
     /// The log, for observers.

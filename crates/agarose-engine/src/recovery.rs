@@ -22,6 +22,7 @@ use crate::{
     config::EngineConfig,
     driver::{Driver, Health, Incoming, Input, Parts, chain},
     error::StartError,
+    host::{self, Host},
     kernels::{Kernels, Live, Reattachment, Surroundings},
     snapshot::{self, Base},
     stale::Projections,
@@ -48,7 +49,16 @@ pub(crate) async fn start(config: EngineConfig) -> Result<Engine, StartError> {
     let (durable, durable_seen) = watch::channel(reader.head().sequence);
     let health = Arc::new(Health::default());
     let live = Live::default();
+    let host = Host::new(host::Parts {
+        runtime: tokio::runtime::Handle::current(),
+        loop_inbox: inbox.clone(),
+        reader: reader.clone(),
+        clock,
+        data_dir: config.data_dir.clone(),
+        policy: config.host_policy,
+    });
     let kernels = Kernels::new(Surroundings {
+        host: host.clone(),
         runtime: tokio::runtime::Handle::current(),
         loop_inbox: inbox.clone(),
         reader: reader.clone(),
@@ -130,6 +140,7 @@ pub(crate) async fn start(config: EngineConfig) -> Result<Engine, StartError> {
             default_timeout: config.default_timeout,
             recovery,
             projections: Projections::default(),
+            host,
         }),
     })
 }

@@ -5,7 +5,7 @@ use agarose_journal::{Journal, Reader, Snapshot};
 
 /// Raised with every change in what [`World`] holds, so that an older snapshot is passed over and
 /// the log is folded from its beginning instead.
-const SHAPE: u32 = 2;
+const SHAPE: u32 = 3;
 
 const CONFIGURATION: bincode::config::Configuration = bincode::config::standard();
 

@@ -451,7 +451,20 @@ impl History {
             | Event::PermissionExpired { .. }
             | Event::RestoreStarted { .. }
             | Event::RestorePublished { .. }
-            | Event::RestoreEnded { .. } => {}
+            | Event::RestoreEnded { .. }
+            | Event::HostCallStarted(_)
+            | Event::HostCallDispatched { .. }
+            | Event::HostCallAnswered { .. }
+            | Event::HostCallCancelRequested { .. }
+            | Event::CellDraining { .. }
+            | Event::CapabilityGranted { .. }
+            | Event::CapabilityConsumed { .. }
+            | Event::CapabilityReported { .. }
+            | Event::CapabilityVoided { .. }
+            | Event::OutputSubmitted { .. }
+            | Event::ArtifactSaved { .. }
+            | Event::DocumentWritten { .. }
+            | Event::OutputObserved { .. } => {}
         }
     }
 
@@ -970,6 +983,7 @@ fn queued(world: &World, session: &Session, ticket: &Ticket) -> QueuedView {
             Rung::Killing { .. } => "killing",
             Rung::Stopped { .. } => "restarting",
         },
+        Some(Phase::Draining(_)) => "ending its host calls",
     };
     QueuedView {
         ticket: ticket.id.to_string(),

@@ -8,7 +8,14 @@ use std::{
     io::{Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
+
+/// How long the lock of a holder that is gone is waited for: a child that it was just about to start has a copy of
+/// the descriptor, until it begins its own program.
+const COPY_PATIENCE: Duration = Duration::from_secs(2);
+const COPY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Who holds a data directory, as its lock file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +41,7 @@ impl Holder {
     /// This process.
     #[must_use]
     pub fn this_process() -> Self {
-        Self { pid: Some(std::process::id()), started: start_time(), boot: boot_id() }
+        Self { pid: Some(std::process::id()), started: start_time("self"), boot: boot_id() }
     }
 
     fn parse(text: &str) -> Self {
@@ -50,6 +57,12 @@ impl Holder {
         holder
     }
 
+    /// Whether that very process is known to be there no more.
+    fn is_gone(&self) -> bool {
+        let (Some(pid), Some(started)) = (self.pid, self.started) else { return false };
+        self.boot != boot_id() || start_time(&pid.to_string()) != Some(started)
+    }
+
     fn text(&self) -> String {
         let line = |name: &str, value: Option<String>| {
             value.map_or_else(String::new, |value| format!("{name} {value}\n"))
@@ -60,10 +73,13 @@ impl Holder {
     }
 }
 
-fn start_time() -> Option<u64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+/// When a process that still runs was started; a zombie has nothing open any more.
+fn start_time(pid: &str) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command is in parentheses and may hold spaces; field 22 is the 20th after it (proc_pid_stat(5)).
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    fields.next().filter(|state| *state != "Z")?;
+    fields.nth(18)?.parse().ok()
 }
 
 /// The id of this boot of the machine.
@@ -104,6 +120,15 @@ pub(crate) struct Lock {
 impl Lock {
     /// Takes the lock at `path`, and writes there who has it.
     pub(crate) fn take(path: &Path) -> Result<Self, LockError> {
+        let until = Instant::now() + COPY_PATIENCE;
+        Self::take_while(path, || {
+            thread::sleep(COPY_PAUSE);
+            Instant::now() < until
+        })
+    }
+
+    /// As [`Lock::take`]; asks again as long as its holder is gone and `patient` says so.
+    fn take_while(path: &Path, mut patient: impl FnMut() -> bool) -> Result<Self, LockError> {
         let io = |source| LockError::Io { path: path.to_owned(), source };
         let mut file = fs::OpenOptions::new()
             .read(true)
@@ -113,13 +138,17 @@ impl Lock {
             .mode(0o600)
             .open(path)
             .map_err(io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                let holder = read_holder(&mut file).unwrap_or_default();
-                return Err(LockError::Held { path: path.to_owned(), holder });
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(fs::TryLockError::WouldBlock) => {
+                    let holder = read_holder(&mut file).unwrap_or_default();
+                    if !holder.is_gone() || !patient() {
+                        return Err(LockError::Held { path: path.to_owned(), holder });
+                    }
+                }
+                Err(fs::TryLockError::Error(source)) => return Err(io(source)),
             }
-            Err(fs::TryLockError::Error(source)) => return Err(io(source)),
         }
         let before = read_holder(&mut file).ok().filter(|holder| holder.pid.is_some());
         // A full disk must not keep the daemon from starting: the name is a courtesy, the lock holds without it.
@@ -176,5 +205,29 @@ mod tests {
         drop(lock);
         assert_eq!(holder(&path).unwrap(), None);
         assert_eq!(Lock::take(&path).unwrap().before, Some(Holder::this_process()));
+    }
+
+    #[test]
+    fn what_a_dead_holder_s_child_still_has_is_waited_for_and_a_living_holder_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let mut copy = Some(Lock::take(&path).unwrap());
+        let mut asked = 0;
+        let mut give_back = || {
+            asked += 1;
+            copy = None;
+            true
+        };
+        assert!(matches!(Lock::take_while(&path, &mut give_back), Err(LockError::Held { .. })));
+        // As if the process that wrote its name there had died: nobody was started so early.
+        let dead = Holder { started: Some(0), ..Holder::this_process() };
+        fs::write(&path, dead.text()).unwrap();
+        let taken = Lock::take_while(&path, &mut give_back).unwrap();
+        assert_eq!((taken.before, asked), (Some(dead), 1));
+        let dead = Holder { started: Some(0), ..Holder::this_process() };
+        let copy = Lock::take(&path);
+        assert!(copy.is_ok(), "{copy:?}");
+        fs::write(&path, dead.text()).unwrap();
+        assert!(matches!(Lock::take_while(&path, || false), Err(LockError::Held { .. })));
     }
 }

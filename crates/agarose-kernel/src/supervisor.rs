@@ -84,7 +84,7 @@ const INTERRUPT_ROUNDS: usize = 16;
 const STRANGERS: usize = 8;
 /// How many released executions, and how many verdicts, are remembered.
 const REMEMBERED: usize = 1024;
-/// The most bytes of host calls that are held for a daemon that is not there.
+/// The most bytes of host calls without an answer that are held, for a daemon that is not there yet.
 const CALLS_HELD: usize = 16 << 20;
 
 /// Why a supervisor could not do its work.
@@ -157,11 +157,12 @@ struct Ended {
 }
 
 /// A host call that has no answer yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Call {
     call: HostCall,
-    /// Its arguments, while no daemon has them.
-    arguments: Option<Vec<u8>>,
+    /// Its arguments, for the daemon that is there and for one that comes after it.
+    arguments: Vec<u8>,
+    given_up: bool,
 }
 
 /// What the daemon is kept informed of.
@@ -630,6 +631,14 @@ impl Supervisor {
             FromWorker::HostCall { id, call, method } => {
                 self.on_host_call(HostCall { id, call, method }, bytes)
             }
+            FromWorker::HostCallGivenUp { id, call } => {
+                let known =
+                    self.calls.iter_mut().find(|known| known.call.id == id && known.call.call == call);
+                if let Some(known) = known {
+                    known.given_up = true;
+                    self.tell_daemon(&FromSupervisor::HostCallGivenUp { id, call }, &[]);
+                }
+            }
         }
     }
 
@@ -719,21 +728,18 @@ impl Supervisor {
         if self.current_mut(call.id).is_none() {
             return;
         }
-        let held: usize = self.calls.iter().filter_map(|call| call.arguments.as_ref()).map(Vec::len).sum();
-        let arguments = match &mut self.daemon {
-            Some(daemon) => {
-                let HostCall { id, call, method } = call.clone();
-                daemon.send(&FromSupervisor::HostCall { id, call, method }, arguments);
-                None
-            }
-            None if held + arguments.len() > CALLS_HELD => {
-                let error = br#"{"kind":"unavailable","message":"no daemon is there, and no more calls can wait for one"}"#;
-                self.tell_worker(&ToWorker::HostReply { call: call.call, ok: false }, error);
-                return;
-            }
-            None => Some(arguments.to_vec()),
-        };
-        self.calls.push(Call { call, arguments });
+        let held: usize = self.calls.iter().map(|call| call.arguments.len()).sum();
+        if held + arguments.len() > CALLS_HELD {
+            let error =
+                br#"{"kind":"too_large","message":"this call is too large, or too many wait for an answer"}"#;
+            self.tell_worker(&ToWorker::HostReply { call: call.call, ok: false }, error);
+            return;
+        }
+        if let Some(daemon) = &mut self.daemon {
+            let HostCall { id, call, method } = call.clone();
+            daemon.send(&FromSupervisor::HostCall { id, call, method }, arguments);
+        }
+        self.calls.push(Call { call, arguments: arguments.to_vec(), given_up: false });
     }
 
     // The worker ends.

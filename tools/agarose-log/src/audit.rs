@@ -31,6 +31,13 @@ fn act(event: &Event) -> Option<(Option<Owner>, &'static str)> {
         Event::PermissionDecided { by, .. } => (Some(by.clone()), "permission"),
         Event::PermissionExpired { .. } => (system(), "permission"),
         Event::RestorePublished { .. } => (system(), "restore"),
+        Event::HostCallStarted(_) | Event::HostCallAnswered { .. } => (None, "host call"),
+        Event::CapabilityGranted { .. }
+        | Event::CapabilityConsumed { .. }
+        | Event::CapabilityReported { .. }
+        | Event::CapabilityVoided { .. } => (None, "bash"),
+        Event::OutputSubmitted { .. } => (None, "submission"),
+        Event::ArtifactSaved { .. } => (None, "artifact"),
         Event::CellAnalysed { .. }
         | Event::RestoreStarted { .. }
         | Event::RestoreEnded { .. }
@@ -52,7 +59,12 @@ fn act(event: &Event) -> Option<(Option<Owner>, &'static str)> {
         | Event::LadderStarted { .. }
         | Event::InterruptRequested { .. }
         | Event::InterruptAnswered { .. }
-        | Event::LadderEnded { .. } => return None,
+        | Event::LadderEnded { .. }
+        | Event::HostCallDispatched { .. }
+        | Event::HostCallCancelRequested { .. }
+        | Event::CellDraining { .. }
+        | Event::DocumentWritten { .. }
+        | Event::OutputObserved { .. } => return None,
     })
 }
 

@@ -2,7 +2,9 @@
 
 use agarose_core::{
     EndCause, Event, Executed, Millis, Word,
+    capability::VoidReason,
     event::{Output, ResultStatus},
+    host_call::{CallOutcome, Decision},
     slot::{Exit, GroupOutcome, ProcessNote, StopReason},
     ticket::{Timeouts, Work},
     watchdog::{Cause, KernelFate, LadderEnd, NobodyReason, Verdict},
@@ -10,6 +12,7 @@ use agarose_core::{
 
 use crate::{
     clock::duration,
+    json::hex,
     words::{bytes, count, interpreter, plain, quoted, short, who},
 };
 
@@ -180,6 +183,79 @@ pub(crate) fn event(event: &Event) -> String {
             format!("it goes on with kernel {generation}, which was built in {candidate}")
         }
         Event::RestoreEnded { outcome, .. } => format!("the restore is over: {}", outcome.as_str()),
+        Event::HostCallStarted(started) => {
+            let decision = match &started.decision {
+                Decision::Allow { rule } if rule.is_empty() => String::new(),
+                Decision::Allow { rule } => format!(", allowed by {}", short(rule, 100)),
+                Decision::Ask { .. } => match started.permission {
+                    Some(permission) => format!(", and somebody is asked ({permission})"),
+                    None => String::new(),
+                },
+                Decision::Deny { rule } => format!(", refused by {}", short(rule, 100)),
+            };
+            let preview = short(&started.preview, 200);
+            let what = if preview.is_empty() { String::new() } else { format!(" ({preview})") };
+            format!("its code calls host.{}{what}, call {}{decision}", started.method, started.call)
+        }
+        Event::HostCallDispatched { call, .. } => format!("call {call} is being done"),
+        Event::HostCallAnswered { call, outcome, bytes: length, .. } => match outcome {
+            CallOutcome::Ok => format!("call {call} is answered, with {}", bytes(*length)),
+            CallOutcome::Failed { kind, message } => {
+                format!("call {call} fails ({kind}): {}", short(message, 300))
+            }
+            CallOutcome::Denied { reason } => format!("call {call} is refused: {}", short(reason, 300)),
+            CallOutcome::Cancelled => format!("call {call} is given up; it was not done, or not to its end"),
+            CallOutcome::OutcomeUnknown => {
+                format!("call {call} was under way when Agarose died: whether it was done is not known")
+            }
+            CallOutcome::Abandoned => {
+                format!("call {call} did not end in time after its cell, and is left alone")
+            }
+        },
+        Event::HostCallCancelRequested { call, .. } => format!("call {call} is told to stop"),
+        Event::CellDraining { .. } => {
+            "its code has ended; the calls that it left behind are waited for".to_owned()
+        }
+        Event::CapabilityGranted { grant, .. } => format!(
+            "one command may be run once in {} (SHA-256 {})",
+            short(&grant.directory, 200),
+            hex(&grant.command[..8])
+        ),
+        Event::CapabilityConsumed { capability, .. } => {
+            format!("the command is started ({})", hex(&capability.0[..8]))
+        }
+        Event::CapabilityReported { capability, report, .. } => {
+            let code = report.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+            format!(
+                "the command is over ({}): {}{code}, {} on stdout, {} on stderr",
+                hex(&capability.0[..8]),
+                report.status.as_str().replace('_', " "),
+                bytes(report.stdout.seen()),
+                bytes(report.stderr.seen()),
+            )
+        }
+        Event::CapabilityVoided { capability, reason, .. } => format!(
+            "the right to run the command is taken back ({}): {}",
+            hex(&capability.0[..8]),
+            match reason {
+                VoidReason::DaemonRestarted => "Agarose was restarted before it was used, so it was not run",
+                VoidReason::CellEnded => "its cell ended before it was used, so it was not run",
+                VoidReason::OutcomeUnknown =>
+                    "its cell ended without saying how it went; it may have run once",
+            }
+        ),
+        Event::OutputSubmitted { submission, .. } => {
+            format!("it hands in a result: {}", short(&submission.bullets.join("; "), 300))
+        }
+        Event::ArtifactSaved { artifact, .. } => format!(
+            "it saves {} as version {} ({}, {})",
+            quoted(&artifact.name),
+            artifact.version,
+            short(&artifact.media_type, 60),
+            bytes(artifact.content.length)
+        ),
+        Event::DocumentWritten { name, version, .. } => format!("it writes {name}, version {version}"),
+        Event::OutputObserved { through, .. } => format!("its output was read up to {through}"),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `state` and `diff`: what the events fold to, at any point.
 
-use agarose_core::{Stamp, World, cell::Phase, session::Session, slot::Slot, ticket::Work};
+use agarose_core::{
+    Stamp, World, cell::Phase, host_call::Standing, session::Session, slot::Slot, ticket::Work,
+};
 
 use crate::{
     clock::{duration, rfc3339},
@@ -139,8 +141,20 @@ fn show_session(session: &Session, now: Stamp, screen: &mut Screen<'_>) -> Resul
                 }
                 text
             }
+            Phase::Draining(drain) => {
+                format!("has ended ({}); its calls are being ended", drain.word.as_str().replace('_', " "))
+            }
         };
         screen.line(&format!("  active    {}  {phase}", cell.ticket))?;
+    }
+    for (call, open) in &session.calls {
+        let standing = match open.standing {
+            Standing::Asked(permission) => format!("waits for an answer to {permission}"),
+            Standing::Dispatched { orphaned: true } => "was under way when Agarose died".to_owned(),
+            Standing::Dispatched { orphaned: false } | Standing::Open => "is being done".to_owned(),
+        };
+        let age = since(open.since);
+        screen.line(&format!("  call      {call}  host.{}, for {age}, {standing}", plain(&open.method)))?;
     }
     for (index, id) in session.queue.iter().enumerate() {
         let Some(ticket) = session.tickets.get(id) else { continue };

@@ -166,7 +166,20 @@ impl Story {
             | Event::CellAnalysed { .. }
             | Event::RestoreStarted { .. }
             | Event::RestorePublished { .. }
-            | Event::RestoreEnded { .. } => {}
+            | Event::RestoreEnded { .. }
+            | Event::HostCallStarted(_)
+            | Event::HostCallDispatched { .. }
+            | Event::HostCallAnswered { .. }
+            | Event::HostCallCancelRequested { .. }
+            | Event::CellDraining { .. }
+            | Event::CapabilityGranted { .. }
+            | Event::CapabilityConsumed { .. }
+            | Event::CapabilityReported { .. }
+            | Event::CapabilityVoided { .. }
+            | Event::OutputSubmitted { .. }
+            | Event::ArtifactSaved { .. }
+            | Event::DocumentWritten { .. }
+            | Event::OutputObserved { .. } => {}
         }
     }
 

@@ -246,7 +246,22 @@ fn contents(event: &Event) -> Vec<BlobRef> {
         | Event::PermissionProposed { .. }
         | Event::PermissionDecided { .. }
         | Event::PermissionExpired { .. }
-        | Event::RestorePublished { .. } => Vec::new(),
+        | Event::RestorePublished { .. }
+        | Event::HostCallStarted(_)
+        | Event::HostCallDispatched { .. }
+        | Event::HostCallCancelRequested { .. }
+        | Event::CellDraining { .. }
+        | Event::CapabilityGranted { .. }
+        | Event::CapabilityConsumed { .. }
+        | Event::CapabilityReported { .. }
+        | Event::CapabilityVoided { .. }
+        | Event::OutputObserved { .. } => Vec::new(),
+        Event::HostCallAnswered { answer, .. } => answer.iter().copied().collect(),
+        Event::OutputSubmitted { submission, .. } => vec![submission.output],
+        Event::ArtifactSaved { artifact, .. } => {
+            std::iter::once(artifact.content).chain(artifact.source).collect()
+        }
+        Event::DocumentWritten { content, .. } => vec![*content],
         Event::CellAnalysed { facts, .. } => vec![*facts],
         Event::RestoreStarted { plan, .. } => vec![*plan],
         Event::RestoreEnded { report, .. } => vec![*report],

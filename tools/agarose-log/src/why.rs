@@ -210,7 +210,20 @@ fn is_context(event: &Event, story: &Story, place: Place) -> bool {
         | Event::KillRequested { .. }
         | Event::GroupStopped { .. }
         | Event::LadderEnded { .. }
-        | Event::PermissionProposed { .. } => false,
+        | Event::PermissionProposed { .. }
+        | Event::HostCallStarted(_)
+        | Event::HostCallDispatched { .. }
+        | Event::HostCallAnswered { .. }
+        | Event::HostCallCancelRequested { .. }
+        | Event::CellDraining { .. }
+        | Event::CapabilityGranted { .. }
+        | Event::CapabilityConsumed { .. }
+        | Event::CapabilityReported { .. }
+        | Event::CapabilityVoided { .. }
+        | Event::OutputSubmitted { .. }
+        | Event::ArtifactSaved { .. }
+        | Event::DocumentWritten { .. }
+        | Event::OutputObserved { .. } => false,
     }
 }
 
@@ -218,7 +231,7 @@ fn note(evidence: &mut Evidence, place: Place, event: &Event) {
     let mut text = say::event(event);
     match event {
         // They are many, and they say nothing of why a ticket ended.
-        Event::ActivityNoted { .. } => return,
+        Event::ActivityNoted { .. } | Event::OutputObserved { .. } => return,
         Event::TicketQueued(_) if evidence.ahead > 0 => {
             text.push_str(&format!("; {} before it", say::others_are(evidence.ahead)));
         }

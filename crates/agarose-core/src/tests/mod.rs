@@ -5,6 +5,7 @@ pub(crate) mod oracle;
 pub(crate) mod random;
 pub(crate) mod script;
 
+mod calls;
 mod coordinator;
 mod purity;
 mod recovery;

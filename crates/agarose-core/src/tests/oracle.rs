@@ -9,8 +9,10 @@ use alloc::{
 
 use crate::{
     attempt::{EndCause, Executed, Word},
+    capability::{CapabilityId, VoidReason},
     effect::Effect,
     event::{Event, ResultStatus, TicketEnded, TicketQueued},
+    host_call::{CallId, CallOutcome, Decision},
     id::{Generation, Language, Lease, SessionId, TicketId},
     permission::PermissionId,
     slot::GroupOutcome,
@@ -55,6 +57,20 @@ pub(crate) struct Room {
     sent: u64,
     kernels: BTreeMap<Language, Kernel>,
     open_questions: BTreeMap<PermissionId, Option<TicketId>>,
+    calls: BTreeMap<CallId, Call>,
+    capabilities: BTreeMap<CapabilityId, bool>,
+}
+
+/// A call of the running cell.
+#[derive(Clone)]
+struct Call {
+    lease: Lease,
+    may_begin: bool,
+    waits_for: Option<PermissionId>,
+    repeatable: bool,
+    dispatched: bool,
+    /// Whether a daemon has died since it was dispatched.
+    orphaned: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -99,6 +115,8 @@ struct Attempt {
     charged_until: u64,
     /// The last sign of life; an answer that sets the clock going again is one.
     active: u64,
+    /// The word that it will have, and until when its calls may take.
+    drain: Option<(Word, u64)>,
 }
 
 impl Oracle {
@@ -120,7 +138,10 @@ impl Oracle {
             Event::DaemonStarted(started) => {
                 self.policy = started.policy.clone();
                 self.admits = true;
-                self.sessions.values_mut().for_each(|room| room.settled = false);
+                for room in self.sessions.values_mut() {
+                    room.settled = false;
+                    room.calls.values_mut().for_each(|call| call.orphaned = call.dispatched);
+                }
                 // Signs of life while nobody listened are not known, so silence is counted anew.
                 for run in self.tickets.values_mut().filter_map(|life| life.attempt.as_mut()) {
                     run.active = run.active.max(now.mono);
@@ -254,12 +275,98 @@ impl Oracle {
             | Event::PermissionExpired { session, permission } => {
                 let asked = self.room(session).open_questions.remove(permission);
                 ensure!(asked.is_some(), "{permission} was answered twice");
+                let allowed = matches!(event, Event::PermissionDecided { allowed: true, .. });
+                for call in self.room(session).calls.values_mut() {
+                    call.may_begin |= allowed && call.waits_for == Some(*permission);
+                }
                 let still = self.room(session).open_questions.values().any(|asks| Some(*asks) == asked);
                 let life = asked.flatten().filter(|_| !still).and_then(|asked| self.tickets.get_mut(&asked));
                 if let Some(run) = life.and_then(|life| life.attempt.as_mut()) {
                     run.active = run.active.max(now.mono);
                 }
             }
+            Event::HostCallStarted(started) => {
+                let run = self.run(started.lease)?;
+                run.active = run.active.max(now.mono);
+                let call = Call {
+                    lease: started.lease,
+                    may_begin: matches!(started.decision, Decision::Allow { .. }),
+                    waits_for: started.permission,
+                    repeatable: started.repeatable,
+                    dispatched: false,
+                    orphaned: false,
+                };
+                let calls = &mut self.room(&started.session).calls;
+                ensure!(calls.insert(started.call, call).is_none(), "{} was started twice", started.call);
+            }
+            Event::HostCallDispatched { session, lease, call } => {
+                let run = self.run(*lease)?;
+                let is_stopped = !matches!(run.ladder, None | Some(Cause::Interrupt));
+                ensure!(
+                    run.drain.is_none() && !is_stopped,
+                    "{call} was begun for a cell that is being stopped"
+                );
+                let open =
+                    self.room(session).calls.get_mut(call).ok_or("a call was begun that is not open")?;
+                ensure!(open.may_begin, "{call} was begun, and nobody had allowed it");
+                let again = open.dispatched && open.orphaned && open.repeatable;
+                ensure!(!open.dispatched || again, "{call} was begun twice");
+                (open.dispatched, open.orphaned) = (true, false);
+            }
+            Event::HostCallCancelRequested { session, call, .. } => {
+                let open = self.room(session).calls.get(call).is_some_and(|call| call.dispatched);
+                ensure!(open, "{call} was told to stop and did not run");
+            }
+            Event::HostCallAnswered { session, lease, call, outcome, .. } => {
+                let run = self.run(*lease)?;
+                run.active = run.active.max(now.mono);
+                let drain = run.drain;
+                let open = self.room(session).calls.remove(call);
+                let open = open.filter(|open| open.lease == *lease).ok_or("a call was answered twice")?;
+                match outcome {
+                    CallOutcome::OutcomeUnknown => ensure!(open.orphaned, "{call}: its service was there"),
+                    CallOutcome::Abandoned => {
+                        ensure!(
+                            drain.is_some_and(|(_, until)| until <= now.mono),
+                            "{call} was given up early"
+                        );
+                    }
+                    CallOutcome::Ok => ensure!(open.may_begin, "{call} was done without leave"),
+                    CallOutcome::Failed { .. } | CallOutcome::Denied { .. } | CallOutcome::Cancelled => {}
+                }
+            }
+            Event::CellDraining { session, lease, word, until, .. } => {
+                ensure!(*until > now.mono, "{lease} is drained in no time");
+                ensure!(!self.room(session).calls.is_empty(), "{lease} waits for nothing");
+                let run = self.run(*lease)?;
+                ensure!(run.drain.is_none(), "{lease} ended twice");
+                run.drain = Some((*word, *until));
+            }
+            Event::CapabilityGranted { session, lease, grant } => {
+                self.run(*lease)?;
+                let known = self.room(session).capabilities.insert(grant.capability, false);
+                ensure!(known.is_none(), "a capability was granted twice");
+            }
+            Event::CapabilityConsumed { session, lease, capability } => {
+                self.run(*lease)?;
+                let spent = self.room(session).capabilities.insert(*capability, true);
+                ensure!(spent == Some(false), "a capability was consumed that was not there to consume");
+            }
+            Event::CapabilityReported { session, capability, .. } => {
+                let spent = self.room(session).capabilities.remove(capability);
+                ensure!(spent == Some(true), "a command that was not run was reported");
+            }
+            Event::CapabilityVoided { session, capability, reason, .. } => {
+                let spent = self.room(session).capabilities.remove(capability);
+                let unknown = *reason == VoidReason::OutcomeUnknown;
+                ensure!(spent == Some(unknown), "a capability went with the wrong reason: {reason:?}");
+            }
+            Event::OutputSubmitted { lease, .. }
+            | Event::ArtifactSaved { lease, .. }
+            | Event::DocumentWritten { lease, .. } => {
+                self.run(*lease)?;
+            }
+            Event::OutputObserved { .. } => {}
             // The random commands have no analysis and no restore; their own tests do.
             Event::CellAnalysed { .. }
             | Event::RestoreStarted { .. }
@@ -375,6 +482,7 @@ impl Oracle {
             charged: 0,
             charged_until: now.mono,
             active: now.mono,
+            drain: None,
         });
         let language = life.language;
         self.run(lease)?;
@@ -392,6 +500,7 @@ impl Oracle {
     }
 
     fn ladder(&mut self, now: Stamp, lease: Lease, cause: Cause) -> Verified {
+        ensure!(self.run(lease)?.drain.is_none(), "{lease} has ended and is stopped all the same");
         let life = self.life(lease.ticket)?;
         let (limit, beat) = (life.timeouts.start_to_close, life.timeouts.heartbeat);
         let session = life.session.clone();
@@ -451,6 +560,13 @@ impl Oracle {
         self.life(ticket)?.word = Some(ended.word);
         let open = self.sessions[&life.session].open_questions.values().any(|asks| *asks == Some(ticket));
         ensure!(!open, "{ticket} left a question behind");
+        let room = self.room(&life.session);
+        if room.running == Some(ticket) {
+            ensure!(room.calls.is_empty(), "{ticket} left a call behind");
+            ensure!(room.capabilities.is_empty(), "{ticket} left a capability behind");
+        }
+        let drained = life.attempt.as_ref().and_then(|run| run.drain);
+        ensure!(drained.is_none_or(|(word, _)| word == ended.word), "{ticket} has another word than it had");
         let room = self.room(&life.session);
         if room.running == Some(ticket) {
             room.running = None;
@@ -541,6 +657,19 @@ impl Oracle {
                     "{language}: {effect:?}"
                 );
             }
+            Effect::PerformHostCall { session, lease, call } => {
+                self.run(*lease)?;
+                let open = self.room(session).calls.get(call).is_some_and(|call| call.dispatched);
+                ensure!(open, "{effect:?} is out of turn");
+            }
+            Effect::CancelHostCall { session, call, .. } => {
+                let open = self.room(session).calls.get(call).is_some_and(|call| call.dispatched);
+                ensure!(open, "{effect:?} is out of turn");
+            }
+            Effect::AnswerHostCall { session, call, .. } => {
+                let open = self.sessions.get(session).is_some_and(|room| room.calls.contains_key(call));
+                ensure!(!open, "{call} is open and has its answer");
+            }
             Effect::ReleaseResult { lease, .. } => {
                 let life = self.life(lease.ticket)?;
                 let known = life
@@ -581,6 +710,10 @@ impl Oracle {
         }
         let Some(life) = self.running(session) else { return Ok(()) };
         let Some(run) = &life.attempt else { return Ok(()) };
+        if let Some((_, until)) = run.drain {
+            ensure!(until > now, "{} waits for its calls for too long", run.lease);
+            return Ok(());
+        }
         let limit = life.timeouts.start_to_close.filter(|limit| *limit > Millis(0));
         let unheeded = matches!(run.ladder, None | Some(Cause::Interrupt));
         let room = &self.sessions[session];

@@ -10,8 +10,11 @@ use super::{
     oracle::Oracle,
 };
 use crate::{
+    budget::Counters,
+    capability::{BashReport, BashStatus, CapabilityId, Grant},
     command::{Cancel, Command, ExecutionReport, KernelReport, KnownTicket, Reach},
     event::{Event, Output, ResultStatus},
+    host_call::{Answered, CallId, CallOutcome, Called, Decision, HostFact, Standing},
     id::{Generation, Language, Lease, SessionId, TicketId},
     slot::{Exit, GroupOutcome, KernelProcess, Slot},
     ticket::{Timeouts, Work},
@@ -61,6 +64,22 @@ pub(crate) enum Op {
         question: Index,
         allow: bool,
     },
+    /// A cell asks its host for something, or asks again.
+    Call {
+        which: Index,
+        stale: bool,
+        again: Option<Index>,
+        decision: Decision,
+        repeatable: bool,
+        expires: Option<u64>,
+        answered: Option<Answered>,
+    },
+    /// A service answers, or a cell gives up.
+    Serve {
+        which: Index,
+        call: Index,
+        answered: Option<Answered>,
+    },
     Pass {
         millis: u64,
         tick: bool,
@@ -89,22 +108,25 @@ pub(crate) enum Focus {
     Kernels,
     Ladder,
     Questions,
+    Calls,
     Everything,
 }
 
 pub(crate) fn history(focus: Focus) -> impl Strategy<Value = Vec<Op>> {
-    let (queue, kernels, ladder, questions, daemon) = match focus {
-        Focus::Queue => (12, 2, 2, 0, 1),
-        Focus::Kernels => (3, 12, 3, 0, 2),
-        Focus::Ladder => (3, 3, 14, 2, 1),
-        Focus::Questions => (3, 3, 3, 10, 1),
-        Focus::Everything => (6, 5, 6, 2, 1),
+    let (queue, kernels, ladder, questions, calls, daemon) = match focus {
+        Focus::Queue => (12, 2, 2, 0, 0, 1),
+        Focus::Kernels => (3, 12, 3, 0, 0, 2),
+        Focus::Ladder => (3, 3, 14, 2, 4, 1),
+        Focus::Questions => (3, 3, 3, 10, 0, 1),
+        Focus::Calls => (2, 1, 5, 3, 14, 2),
+        Focus::Everything => (6, 5, 6, 2, 3, 1),
     };
     let op = prop_oneof![
         queue => queue_op(),
         kernels => kernel_op(),
         ladder => execution_op(),
         questions => question_op(),
+        calls => call_op(),
         daemon => daemon_op(),
         6 => (prop_oneof![0u64..50, 0u64..3_000, 0u64..40_000], any::<bool>())
             .prop_map(|(millis, tick)| Op::Pass { millis, tick }),
@@ -224,6 +246,76 @@ fn question_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         (0u8..2, ticket, expires).prop_map(|(session, ticket, expires)| Op::Ask { session, ticket, expires }),
         (any::<Index>(), any::<bool>()).prop_map(|(question, allow)| Op::Answer { question, allow }),
+    ]
+}
+
+fn answered() -> impl Strategy<Value = Answered> {
+    let grant = |capability: u8| Grant {
+        capability: CapabilityId([capability; 32]),
+        command: [1; 32],
+        directory: String::from("/w"),
+        root: String::from("/w"),
+        generation: Generation(0),
+        challenge: String::from("c"),
+        issued: 0,
+        expires: 60_000,
+        detach: false,
+    };
+    let report = BashReport {
+        status: BashStatus::Completed,
+        exit_code: Some(0),
+        wall_ms: 1,
+        stdout: Counters::default(),
+        stderr: Counters::default(),
+        stopped: 0,
+    };
+    let fact = prop_oneof![
+        2 => (0u8..200).prop_map(move |number| HostFact::Grant(grant(number).into())),
+        3 => (0u8..200).prop_map(move |number| HostFact::Consume(grant(number).into())),
+        2 => (0u8..200).prop_map(move |number| HostFact::Report {
+            capability: CapabilityId([number; 32]),
+            report: report.clone(),
+        }),
+        1 => Just(HostFact::Document { name: String::from("plan"), content: blob() }),
+    ];
+    let failed = CallOutcome::Failed { kind: String::from("k"), message: String::from("m") };
+    let outcome =
+        prop_oneof![3 => Just(CallOutcome::Ok), 1 => Just(failed), 1 => Just(CallOutcome::Cancelled)];
+    (outcome, prop::collection::vec(fact, 0..2)).prop_map(|(outcome, facts)| Answered {
+        outcome,
+        bytes: 2,
+        answer: Some(blob()),
+        facts,
+    })
+}
+
+fn call_op() -> impl Strategy<Value = Op> {
+    let rule = String::new;
+    let decision = prop_oneof![
+        4 => Just(Decision::Allow { rule: rule() }),
+        2 => Just(Decision::Ask { rule: rule() }),
+        1 => Just(Decision::Deny { rule: rule() }),
+    ];
+    let again = prop::option::weighted(0.4, any::<Index>());
+    let expires = prop::option::weighted(0.5, 1u64..3_000);
+    let inline = prop::option::weighted(0.4, answered());
+    let stale = prop::bool::weighted(0.1);
+    let call = (any::<Index>(), stale, again, decision, any::<bool>(), expires, inline).prop_map(
+        |(which, stale, again, decision, repeatable, expires, answered)| Op::Call {
+            which,
+            stale,
+            again,
+            decision,
+            repeatable,
+            expires,
+            answered,
+        },
+    );
+    let served = prop::option::weighted(0.7, answered());
+    prop_oneof![
+        3 => call,
+        2 => (any::<Index>(), any::<Index>(), served)
+            .prop_map(|(which, call, answered)| Op::Serve { which, call, answered }),
     ]
 }
 
@@ -347,6 +439,9 @@ impl History {
         };
         let open = self.drive.world.session_of(*ticket).and_then(|session| session.tickets.get(ticket));
         match open {
+            Some(_) if self.drive.world.session_of(*ticket).is_some_and(|room| room.drain().is_some()) => {
+                Ok(())
+            }
             Some(open) if open.owner == *owner => Err(format!("{ticket} was not to be cancelled")),
             Some(_) | None => Ok(()),
         }
@@ -421,6 +516,54 @@ impl History {
                 let Some((session, lease)) = self.some_lease(which, *stale) else { return Ok(()) };
                 Command::Execution { session, lease, report: report.clone() }
             }
+            Op::Call { which, stale, again, decision, repeatable, expires, answered } => {
+                let Some((session, lease)) = self.some_lease(which, *stale) else { return Ok(()) };
+                let started = |(_, event): &(_, Event)| match event {
+                    Event::HostCallStarted(started) if started.lease == lease => Some(started.call),
+                    _ => None,
+                };
+                let known: Vec<CallId> = self.drive.log.iter().filter_map(started).collect();
+                let fresh = CallId(1 + known.len() as u64);
+                let call = match again {
+                    Some(index) if !known.is_empty() => *index.get(&known),
+                    Some(_) | None => fresh,
+                };
+                let report = ExecutionReport::HostCall(
+                    Called {
+                        call,
+                        method: String::from("m"),
+                        digest: [0; 32],
+                        bytes: 2,
+                        preview: String::new(),
+                        repeatable: *repeatable,
+                        decision: decision.clone(),
+                        expires_after: expires.map(Millis),
+                        answered: self.known_capabilities(answered.as_ref(), &session).map(Into::into),
+                    }
+                    .into(),
+                );
+                Command::Execution { session, lease, report }
+            }
+            Op::Serve { which, call, answered } => {
+                let rooms = self.drive.world.sessions().values().filter(|room| !room.calls.is_empty());
+                let rooms: Vec<_> = rooms.collect();
+                if rooms.is_empty() {
+                    return Ok(());
+                }
+                let room = which.get(&rooms);
+                let open: Vec<(CallId, Lease)> =
+                    room.calls.iter().map(|(call, open)| (*call, open.lease)).collect();
+                let (call, lease) = *call.get(&open);
+                let is_under_way = matches!(room.calls[&call].standing, Standing::Dispatched { .. });
+                let report = match self.known_capabilities(answered.as_ref(), &room.id) {
+                    // A service that was never told to begin says nothing.
+                    Some(answered) if is_under_way => {
+                        ExecutionReport::HostCallAnswered { call, answered: answered.into() }
+                    }
+                    Some(_) | None => ExecutionReport::HostCallGivenUp { call },
+                };
+                Command::Execution { session: room.id.clone(), lease, report }
+            }
             Op::StopDaemon { stop_kernels } => Command::StopDaemon { stop_kernels: *stop_kernels },
             Op::Crash => return self.restart(),
         };
@@ -494,6 +637,33 @@ impl History {
         }
     }
 
+    /// An answer whose capabilities are mostly some that the session has.
+    fn known_capabilities(&self, answered: Option<&Answered>, session: &SessionId) -> Option<Answered> {
+        let mut answered = answered?.clone();
+        let held = self.drive.world.sessions().get(session);
+        let held: Vec<CapabilityId> =
+            held.into_iter().flat_map(|room| room.capabilities.keys().copied()).collect();
+        for fact in &mut answered.facts {
+            let (HostFact::Consume(_) | HostFact::Report { .. }) = fact else { continue };
+            if let HostFact::Consume(grant) = fact
+                && let Some(id) = held.get(usize::from(grant.capability.0[0]) % held.len().max(1))
+            {
+                grant.capability = *id;
+            }
+            if let HostFact::Report { capability, .. } = fact
+                && let Some(id) = held.get(usize::from(capability.0[0]) % held.len().max(1))
+            {
+                *capability = *id;
+            }
+        }
+        // A service never grants what is there.
+        answered.facts.retain(|fact| match fact {
+            HostFact::Grant(grant) => !held.contains(&grant.capability),
+            _ => true,
+        });
+        Some(answered)
+    }
+
     fn some_kernel(&self, index: &Index, stale: bool) -> Option<(SessionId, Language, Generation)> {
         let all = self.drive.generations();
         let live: BTreeSet<Generation> =
@@ -515,7 +685,7 @@ impl History {
             self.drive.log.iter().filter_map(sent).collect()
         } else {
             let rooms = self.drive.world.sessions().values();
-            rooms.filter_map(|room| Some((room.id.clone(), room.run()?.lease))).collect()
+            rooms.filter_map(|room| Some((room.id.clone(), room.lease()?))).collect()
         };
         (!leases.is_empty()).then(|| index.get(&leases).clone())
     }
@@ -618,6 +788,13 @@ impl History {
             report,
         };
         for (id, room) in self.drive.world.sessions() {
+            if let Some(drain) = room.drain()
+                && let Some(call) = room.calls.keys().next()
+            {
+                let answered = Answered::plain(CallOutcome::Cancelled, 0);
+                let report = ExecutionReport::HostCallAnswered { call: *call, answered: answered.into() };
+                return Some(Command::Execution { session: id.clone(), lease: drain.lease, report });
+            }
             if let Some(run) = room.run() {
                 let report = match run.rung {
                     Rung::Waiting if run.acknowledged.is_none() => Some(ExecutionReport::Acknowledged),
@@ -695,7 +872,7 @@ proptest! {
 
     #[test]
     fn a_world_that_was_written_down_in_the_middle_is_the_same_world(
-        ops in history(Focus::Everything), cut: Index
+        ops in prop_oneof![history(Focus::Everything), history(Focus::Calls)], cut: Index
     ) {
         let history = History::live(&ops).map_err(TestCaseError::fail)?;
         history.folds_in_halves(&cut).map_err(TestCaseError::fail)?;
@@ -713,6 +890,11 @@ proptest! {
 
     #[test]
     fn a_ladder_is_climbed_once_and_in_order(ops in history(Focus::Ladder)) {
+        holds(&ops)?;
+    }
+
+    #[test]
+    fn a_call_has_one_answer_and_leaves_nothing_behind(ops in history(Focus::Calls)) {
         holds(&ops)?;
     }
 

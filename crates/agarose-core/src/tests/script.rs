@@ -13,8 +13,11 @@ use alloc::{boxed::Box, format, string::String, vec::Vec};
 
 use super::drive::{Drive, blob, owner, request, session, start};
 use crate::{
+    budget::Counters,
+    capability::{BashReport, BashStatus, CapabilityId, Grant},
     command::{Cancel, Command, ExecutionReport, KernelReport, Reach},
     event::{Event, Output, ResultStatus, TicketEnded},
+    host_call::{Answered, CallId, CallOutcome, Called, Decision, HostFact},
     id::{Generation, Language, Lease, TicketId},
     permission::PermissionId,
     slot::{Exit, GroupOutcome, KernelProcess},
@@ -103,6 +106,10 @@ impl<'a> Words<'a> {
 
     fn named_session(&self) -> crate::id::SessionId {
         session(self.value("in").unwrap_or("s"))
+    }
+
+    fn call(&self) -> CallId {
+        CallId(self.0[2].strip_prefix('h').unwrap().parse().unwrap())
     }
 
     fn output(&self) -> Option<Output> {
@@ -226,6 +233,12 @@ fn execution_report(words: &Words<'_>) -> ExecutionReport {
             record: blob(),
             output: Output::default(),
         },
+        "call" => ExecutionReport::HostCall(Box::new(called(words))),
+        "giveup" => ExecutionReport::HostCallGivenUp { call: words.call() },
+        "served" => {
+            ExecutionReport::HostCallAnswered { call: words.call(), answered: Box::new(answered(words)) }
+        }
+        "observed" => ExecutionReport::Observed { through: words.number("at").unwrap() },
         "alive" => ExecutionReport::Active { at: words.number("at").unwrap() },
         "verdict" => ExecutionReport::Interrupt {
             attempt: u32::try_from(words.number("attempt").unwrap_or(1)).unwrap(),
@@ -247,9 +260,69 @@ fn execution_report(words: &Words<'_>) -> ExecutionReport {
     }
 }
 
+fn called(words: &Words<'_>) -> Called {
+    let rule = || String::from("the rule");
+    Called {
+        call: words.call(),
+        method: String::from("m"),
+        digest: [0; 32],
+        bytes: 2,
+        preview: String::from("{}"),
+        repeatable: !words.has("once"),
+        decision: match (words.has("ask"), words.has("deny")) {
+            (true, _) => Decision::Ask { rule: rule() },
+            (_, true) => Decision::Deny { rule: rule() },
+            (false, false) => Decision::Allow { rule: rule() },
+        },
+        expires_after: words.millis("expires"),
+        answered: words.has("inline").then(|| Box::new(answered(words))),
+    }
+}
+
+fn answered(words: &Words<'_>) -> Answered {
+    let outcome = if words.has("failed") {
+        CallOutcome::Failed { kind: String::from("not_found"), message: String::from("no") }
+    } else {
+        CallOutcome::Ok
+    };
+    let grant = |name| {
+        words.number(name).map(|number| {
+            Box::new(Grant {
+                capability: CapabilityId([u8::try_from(number).unwrap(); 32]),
+                command: [u8::try_from(words.number("command").unwrap_or(1)).unwrap(); 32],
+                directory: String::from("/w"),
+                root: String::from("/w"),
+                generation: Generation(words.number("of").unwrap_or(0)),
+                challenge: String::from("c"),
+                issued: 0,
+                expires: words.number("until").unwrap_or(60_000),
+                detach: words.has("detach"),
+            })
+        })
+    };
+    let report = words.number("report").map(|number| HostFact::Report {
+        capability: CapabilityId([u8::try_from(number).unwrap(); 32]),
+        report: BashReport {
+            status: BashStatus::Completed,
+            exit_code: Some(0),
+            wall_ms: 1,
+            stdout: Counters::default(),
+            stderr: Counters::default(),
+            stopped: 0,
+        },
+    });
+    let document =
+        words.value("write").map(|name| HostFact::Document { name: String::from(name), content: blob() });
+    let facts =
+        [grant("grant").map(HostFact::Grant), grant("consume").map(HostFact::Consume), report, document];
+    Answered { outcome, bytes: 2, answer: None, facts: facts.into_iter().flatten().collect() }
+}
+
 fn tell_answer(answer: &Answer) -> Option<String> {
     match answer {
-        Answer::Done | Answer::Permission(_) | Answer::Ticket { repeated: false, .. } => None,
+        Answer::Done | Answer::Permission(_) | Answer::Call(_) | Answer::Ticket { repeated: false, .. } => {
+            None
+        }
         Answer::Ticket { ticket, repeated: true } => Some(format!("it is {}", ticket.0)),
         Answer::Cancel(found) => Some(match found {
             CancelAnswer::Dequeued => String::from("it waited"),
@@ -344,5 +417,20 @@ fn tell(event: &Event) -> String {
         Event::RestoreStarted { session, candidate, .. } => format!("restore {session} in {candidate}"),
         Event::RestorePublished { session, generation, .. } => format!("restored {session} as {generation}"),
         Event::RestoreEnded { session, outcome, .. } => format!("restore {session} {}", outcome.as_str()),
+        Event::HostCallStarted(started) => format!("called {} {}", started.call, started.method),
+        Event::HostCallDispatched { call, .. } => format!("dispatched {call}"),
+        Event::HostCallAnswered { call, outcome, .. } => format!("answered {call} {}", outcome.as_str()),
+        Event::HostCallCancelRequested { call, .. } => format!("give up {call}"),
+        Event::CellDraining { lease: under, .. } => format!("draining {}", lease(under)),
+        Event::CapabilityGranted { grant, .. } => format!("granted {}", grant.capability.0[0]),
+        Event::CapabilityConsumed { capability, .. } => format!("consumed {}", capability.0[0]),
+        Event::CapabilityReported { capability, .. } => format!("reported {}", capability.0[0]),
+        Event::CapabilityVoided { capability, reason, .. } => {
+            format!("voided {} {}", capability.0[0], reason.as_str())
+        }
+        Event::OutputSubmitted { .. } => String::from("submitted"),
+        Event::ArtifactSaved { artifact, .. } => format!("saved {}", artifact.name),
+        Event::DocumentWritten { name, version, .. } => format!("wrote {name} {version}"),
+        Event::OutputObserved { through, .. } => format!("observed {through}"),
     }
 }

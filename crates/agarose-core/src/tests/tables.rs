@@ -14,7 +14,7 @@ use proptest::{
 };
 
 use super::random::{Focus, History, history};
-use crate::{cell::Phase, session::Session, watchdog::Rung, world::World};
+use crate::{cell::Phase, event::Event, host_call::Standing, session::Session, watchdog::Rung, world::World};
 
 /// A transition: state, event, next state.
 type Step = (String, String, String);
@@ -54,8 +54,21 @@ fn stand(session: &Session) -> BTreeMap<String, &'static str> {
             Phase::StopAwaited => "stop awaited",
             Phase::Underway(run) if run.acknowledged.is_some() => "begun",
             Phase::Underway(_) => "under way",
+            Phase::Draining(_) => "draining",
         };
         stand.insert(format!("cell {}", cell.ticket), phase);
+    }
+    for (call, open) in &session.calls {
+        let standing = match open.standing {
+            Standing::Open => "open",
+            Standing::Asked(_) => "asked",
+            Standing::Dispatched { .. } => "dispatched",
+        };
+        stand.insert(format!("call {} {call}", open.lease), standing);
+    }
+    for id in session.capabilities.keys() {
+        let standing = if session.capabilities[id].consumed { "consumed" } else { "granted" };
+        stand.insert(format!("capability {id:?}"), standing);
     }
     if let Some(run) = session.run() {
         let rung = match &run.rung {
@@ -87,7 +100,10 @@ fn made(history: &History, steps: &mut BTreeMap<String, BTreeSet<Step>>) {
             let kind = machine.split(' ').next().unwrap_or_default();
             let nowhere = |ended| match kind {
                 "slot" => "absent",
+                "cell" | "capability" if ended => "gone",
                 "cell" => "gone",
+                "call" if ended => "answered",
+                "call" | "capability" => "–",
                 "rung" => "ended",
                 _ if ended => "ended",
                 _ => "absent",
@@ -97,7 +113,8 @@ fn made(history: &History, steps: &mut BTreeMap<String, BTreeSet<Step>>) {
             // A rung comes into being with its cell, and a removed session takes everything with it.
             let is_birth = kind == "rung" && from == "ended";
             // Begun again over a bare interrupt: from a rung to the same.
-            let is_again = kind == "rung" && event.name() == "LadderStarted";
+            let is_again = (kind == "rung" && event.name() == "LadderStarted")
+                || (kind == "call" && event.name() == "HostCallDispatched" && names(event, machine));
             if (from != to || is_again) && !is_birth {
                 let step = (from.to_string(), event.name().to_string(), to.to_string());
                 steps.entry(kind.to_string()).or_default().insert(step);
@@ -106,12 +123,19 @@ fn made(history: &History, steps: &mut BTreeMap<String, BTreeSet<Step>>) {
     }
 }
 
+/// Whether an event about a call is about the call of this machine.
+fn names(event: &Event, machine: &str) -> bool {
+    matches!(event, Event::HostCallDispatched { lease, call, .. } if machine == format!("call {lease} {call}"))
+}
+
 #[test]
 fn the_tables_in_the_doc_comments_are_true_and_whole() {
     let mut runner =
         TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let mut steps = BTreeMap::new();
-    for (focus, histories) in [(Focus::Kernels, 150), (Focus::Ladder, 700), (Focus::Everything, 150)] {
+    for (focus, histories) in
+        [(Focus::Kernels, 150), (Focus::Ladder, 700), (Focus::Calls, 900), (Focus::Everything, 150)]
+    {
         let strategy = history(focus);
         for _ in 0..histories {
             let ops = strategy.new_tree(&mut runner).unwrap().current();
@@ -126,6 +150,8 @@ fn the_tables_in_the_doc_comments_are_true_and_whole() {
         ("cell", include_str!("../cell.rs")),
         ("rung", include_str!("../watchdog.rs")),
         ("ticket", include_str!("../ticket.rs")),
+        ("call", include_str!("../host_call.rs")),
+        ("capability", include_str!("../capability.rs")),
     ] {
         let promised = promised(source);
         let made = &steps[machine];

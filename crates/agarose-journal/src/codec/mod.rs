@@ -36,7 +36,7 @@ const fn kind(number: u16, version: u16, name: &'static str) -> Kind {
 }
 
 /// Every kind that this version can read. The numbers are frozen.
-const KINDS: [Kind; 38] = [
+const KINDS: [Kind; 51] = [
     kind(1, 1, "DaemonStarted"),
     kind(2, 1, "DaemonStopping"),
     kind(10, 1, "SessionOpened"),
@@ -75,6 +75,19 @@ const KINDS: [Kind; 38] = [
     kind(70, 1, "RestoreStarted"),
     kind(71, 1, "RestorePublished"),
     kind(72, 1, "RestoreEnded"),
+    kind(80, 1, "HostCallStarted"),
+    kind(81, 1, "HostCallDispatched"),
+    kind(82, 1, "HostCallAnswered"),
+    kind(83, 1, "HostCallCancelRequested"),
+    kind(84, 1, "CellDraining"),
+    kind(90, 1, "CapabilityGranted"),
+    kind(91, 1, "CapabilityConsumed"),
+    kind(92, 1, "CapabilityReported"),
+    kind(93, 1, "CapabilityVoided"),
+    kind(100, 1, "OutputSubmitted"),
+    kind(101, 1, "ArtifactSaved"),
+    kind(102, 1, "DocumentWritten"),
+    kind(103, 1, "OutputObserved"),
 ];
 
 /// Why an event has no bytes.

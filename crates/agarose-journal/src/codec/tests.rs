@@ -5,7 +5,12 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 use agarose_core::{
     BlobRef, Counters, Generation, Language, Lease, Millis, Owner, OwnerKind, SessionId, TicketId, Unit,
     attempt::{EndCause, Executed, Word},
-    event::{DaemonStarted, Event, Output, RestoreOutcome, ResultStatus, TicketEnded, TicketQueued},
+    capability::{BashReport, BashStatus, CapabilityId, Grant, VoidReason},
+    event::{
+        DaemonStarted, Event, HostCallStarted, Output, RestoreOutcome, ResultStatus, TicketEnded,
+        TicketQueued,
+    },
+    host_call::{Artifact, CallId, CallOutcome, Decision, Submission},
     permission::PermissionId,
     slot::{Exit, GroupOutcome, KernelProcess, ProcessNote, StopReason},
     ticket::{Timeouts, Work},
@@ -301,7 +306,130 @@ fn samples() -> Vec<Event> {
             cause,
         }));
     }
+    host_events(&mut events, &session, lease, blob);
     events
+}
+
+/// Calls of cells to their host, and what they make true.
+fn host_events(events: &mut Vec<Event>, session: &SessionId, lease: Lease, blob: BlobRef) {
+    let call = CallId(300);
+    let rule = || "rule 2".to_owned();
+    let decisions =
+        [Decision::Allow { rule: rule() }, Decision::Ask { rule: rule() }, Decision::Deny { rule: rule() }];
+    for decision in decisions {
+        let permission = matches!(decision, Decision::Ask { .. }).then_some(PermissionId(5));
+        events.push(Event::HostCallStarted(Box::new(HostCallStarted {
+            session: session.clone(),
+            lease,
+            call,
+            method: "read_file".to_owned(),
+            digest: [3; 32],
+            bytes: 1000,
+            preview: "{\"path\":\"a\"}".to_owned(),
+            repeatable: permission.is_none(),
+            decision,
+            permission,
+        })));
+    }
+    events.push(Event::HostCallDispatched { session: session.clone(), lease, call });
+    events.push(Event::HostCallCancelRequested { session: session.clone(), lease, call });
+    let outcomes = [
+        CallOutcome::Ok,
+        CallOutcome::Failed { kind: "not_found".to_owned(), message: "there is no such file".to_owned() },
+        CallOutcome::Denied { reason: "agent:a said no".to_owned() },
+        CallOutcome::Cancelled,
+        CallOutcome::OutcomeUnknown,
+        CallOutcome::Abandoned,
+    ];
+    for outcome in outcomes {
+        let answer = (outcome == CallOutcome::Ok).then_some(blob);
+        events.push(Event::HostCallAnswered {
+            session: session.clone(),
+            lease,
+            call,
+            outcome,
+            bytes: 70_000,
+            answer,
+        });
+    }
+    events.push(Event::CellDraining {
+        session: session.clone(),
+        lease,
+        word: Word::Completed,
+        executed: Executed::Yes,
+        cause: EndCause::Result { status: ResultStatus::Ok },
+        until: 5000,
+    });
+    let capability = CapabilityId([9; 32]);
+    events.push(Event::CapabilityGranted {
+        session: session.clone(),
+        lease,
+        grant: Box::new(Grant {
+            capability,
+            command: [4; 32],
+            directory: "/w/sub".to_owned(),
+            root: "/w".to_owned(),
+            generation: Generation(7),
+            challenge: "c".to_owned(),
+            issued: 10,
+            expires: 60_010,
+            detach: true,
+        }),
+    });
+    events.push(Event::CapabilityConsumed { session: session.clone(), lease, capability });
+    let statuses = [
+        BashStatus::Completed,
+        BashStatus::TimedOut,
+        BashStatus::Interrupted,
+        BashStatus::LaunchFailed,
+        BashStatus::Failed,
+    ];
+    for (n, status) in statuses.into_iter().enumerate() {
+        events.push(Event::CapabilityReported {
+            session: session.clone(),
+            lease,
+            capability,
+            report: BashReport {
+                status,
+                exit_code: (n == 0).then_some(-1),
+                wall_ms: 1234,
+                stdout: Counters::new(10, 4, Unit::Bytes),
+                stderr: Counters::default(),
+                stopped: 2,
+            },
+        });
+    }
+    for reason in [VoidReason::DaemonRestarted, VoidReason::CellEnded, VoidReason::OutcomeUnknown] {
+        events.push(Event::CapabilityVoided { session: session.clone(), lease, capability, reason });
+    }
+    events.push(Event::OutputSubmitted {
+        session: session.clone(),
+        lease,
+        submission: Submission { output: blob, bullets: vec!["Fitted the model".to_owned()] },
+    });
+    for origin in [None, Some(TicketId(3))] {
+        events.push(Event::ArtifactSaved {
+            session: session.clone(),
+            lease,
+            artifact: Box::new(Artifact {
+                version: TicketId(8),
+                name: "plot.png".to_owned(),
+                content: blob,
+                media_type: "image/png".to_owned(),
+                inputs: origin.into_iter().collect(),
+                origin,
+                source: origin.map(|_| blob),
+            }),
+        });
+    }
+    events.push(Event::DocumentWritten {
+        session: session.clone(),
+        lease,
+        name: "plan".to_owned(),
+        version: 2,
+        content: blob,
+    });
+    events.push(Event::OutputObserved { session: session.clone(), ticket: lease.ticket, through: 1 << 20 });
 }
 
 fn golden() -> PathBuf {

@@ -8,7 +8,7 @@ use std::{
 use agarose_process::{ProcessId, StopOutcome};
 
 use super::{
-    Attached, Connection, Current, ExecutionId, FinalCause, Follow, FrameError, FromSupervisor, Life,
+    Attached, Call, Connection, Current, ExecutionId, FinalCause, Follow, FrameError, FromSupervisor, Life,
     NobodyReached, REMEMBERED, Supervisor, ToWorker, WorkerState,
 };
 use crate::{
@@ -146,12 +146,13 @@ impl Supervisor {
             self.tell_ended(id);
         }
         for index in 0..self.calls.len() {
-            let waiting = self.calls.get_mut(index);
-            if let Some((call, arguments)) =
-                waiting.and_then(|call| Some((call.call.clone(), call.arguments.take()?)))
-            {
-                let message = FromSupervisor::HostCall { id: call.id, call: call.call, method: call.method };
-                self.tell_daemon(&message, &arguments);
+            // A daemon that had it may have died with it.
+            let Some(Call { call, arguments, given_up }) = self.calls.get(index).cloned() else { break };
+            let (id, number) = (call.id, call.call);
+            let message = FromSupervisor::HostCall { id, call: number, method: call.method };
+            self.tell_daemon(&message, &arguments);
+            if given_up {
+                self.tell_daemon(&FromSupervisor::HostCallGivenUp { id, call: number }, &[]);
             }
         }
         if let Some(end) = self.end.clone() {

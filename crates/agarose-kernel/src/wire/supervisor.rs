@@ -189,6 +189,13 @@ pub enum FromSupervisor {
         /// What is called.
         method: String,
     },
+    /// The cell gave a call up; it has no answer yet and takes none.
+    HostCallGivenUp {
+        /// Which execution.
+        id: ExecutionId,
+        /// Which call.
+        call: u64,
+    },
     /// The execution ended; held until it is released.
     ///
     /// The body is the whole retained stream when that is at most [`INLINE_OUTPUT`] bytes, and
@@ -293,7 +300,7 @@ pub struct Attached {
     pub confinement: Vec<String>,
 }
 
-/// A host call that waits for an answer. Its arguments went to the daemon it was made under.
+/// A host call that waits for an answer. Its arguments are said again to each daemon that attaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCall {
     /// Of which execution.

@@ -71,6 +71,7 @@ fn every_message_from_a_worker_reads_back_as_it_was_written() {
     check(&FromWorker::Stray { channel: Channel::Stderr }, "stray");
     check(&FromWorker::Log { level: "info".into(), message: "m".into() }, "log");
     check(&FromWorker::Result(result(CellStatus::Interrupted)), "result");
+    check(&FromWorker::HostCallGivenUp { id: id(), call: 4 }, "host_call_given_up");
     check(&FromWorker::HostCall { id: id(), call: 4, method: "files.read".into() }, "host_call");
 }
 
@@ -115,6 +116,7 @@ fn every_message_from_a_supervisor_reads_back_as_it_was_written() {
     check(&FromSupervisor::Started { id: id() }, "started");
     check(&FromSupervisor::Refused { id: id(), refusal: ExecuteRefusal::Busy }, "refused");
     check(&FromSupervisor::Progress { id: id(), stdout: 1, stderr: 2, end: 3, idle_ms: 4 }, "progress");
+    check(&FromSupervisor::HostCallGivenUp { id: id(), call: 1 }, "host_call_given_up");
     check(&FromSupervisor::HostCall { id: id(), call: 1, method: "m".into() }, "host_call");
     let output = Output {
         stdout: StreamCount { seen: 3, retained: 3 },

@@ -148,6 +148,13 @@ pub enum FromWorker {
         /// What is called.
         method: String,
     },
+    /// Nobody waits for the answer of this call any more.
+    HostCallGivenUp {
+        /// Which execution.
+        id: ExecutionId,
+        /// Which call.
+        call: u64,
+    },
 }
 
 /// What a worker says of itself.

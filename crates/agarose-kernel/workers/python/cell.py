@@ -18,6 +18,7 @@ wire_module = need("wire")
 streams_module = need("streams")
 capture_module = need("capture")
 interop_module = need("interop")
+host_module = need("host")
 
 CO_COROUTINE = 0x80
 # A namespace of a kernel that lives for months keeps the sources of its last cells only.
@@ -43,19 +44,7 @@ _builtins = vars(builtins)
 _Function = type(need)
 
 
-class Host:
-    """Stands for the host until calls to it exist: every use explains itself."""
-
-    def __getattr__(self, name):
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        raise AttributeError("host." + name + " is not available: this kernel offers no host calls yet")
-
-    def __repr__(self):
-        return "<host: no calls available>"
-
-
-_Method = type(Host().__repr__)
+_Method = type(wire_module.Interrupts.instance.__get__(wire_module))
 
 
 class Cells:
@@ -97,7 +86,9 @@ class Cells:
             after_in_child=self._after_fork_in_child,
         )
         builtins.display = self.display
-        builtins.host = Host()
+        self.generation = None
+        self.calls = host_module.Calls(self)
+        builtins.host = host_module.Host(self.calls)
         # What a cell finds after all that is what it gets back if it breaks it.
         _original_builtins.update(display=builtins.display, host=builtins.host)
         sys.unraisablehook = self._unraisable
@@ -123,6 +114,7 @@ class Cells:
         if kind != "hello" or head.get("protocol") != wire_module.PROTOCOL:
             self.wire.die("expected a hello with protocol %d" % wire_module.PROTOCOL)
         self.options = head.get("options") or {}
+        self.generation = head.get("generation")
         wanted = self.options.get("ipython", "off")
         self.use_ipython = wanted != "off" and need("ipython").is_installed()
         if wanted == "on" and not self.use_ipython:
@@ -143,7 +135,7 @@ class Cells:
             }
         )
         while True:
-            frame = self.wire.receive()
+            frame = self.wire.early.pop(0) if self.wire.early else self.wire.receive()
             if frame is None:
                 break
             kind, head, body = frame
@@ -154,6 +146,9 @@ class Cells:
                 source = None
             elif kind == "shutdown":
                 break
+            elif kind == "host_reply":
+                # The answer of a call that its cell gave up.
+                pass
             else:
                 self.wire.log("warn", "unknown frame " + repr(kind)[:100])
         self.leave()
@@ -233,6 +228,7 @@ class Cells:
         if failure is not None:
             described = self._describe(failure, name, delivered)
             self.interrupts.hold = 1
+        self.calls.end()
         self._flush_c_library()
         self._heal()
         self.output.end()

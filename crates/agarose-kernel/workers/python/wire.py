@@ -40,7 +40,7 @@ def _refuse(value):
     raise TypeError("not JSON: " + type(value).__name__)
 
 
-_scan = make_scanner(_Scan)
+_scan = scan = make_scanner(_Scan)
 _encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
 
 
@@ -176,6 +176,8 @@ class Wire:
         self._lock = RLock()
         self._writing = False
         self._queued = []
+        # Frames that somebody read who waited for another one.
+        self.early = []
 
     @staticmethod
     def _take(name):
@@ -192,6 +194,13 @@ class Wire:
                 _close(descriptor)
             except OSError:
                 pass
+
+    def holds_frame(self):
+        """Whether a whole frame has been read already."""
+        buffer = self._buffer
+        if len(buffer) < 8:
+            return False
+        return len(buffer) >= 8 + int.from_bytes(buffer[:4], "little") + int.from_bytes(buffer[4:8], "little")
 
     def receive(self):
         """The next frame as (object, bytes), or None when the supervisor has gone."""
