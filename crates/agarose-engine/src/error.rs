@@ -62,6 +62,12 @@ pub enum RequestError {
         /// What is wrong with it.
         message: String,
     },
+    /// Somebody else observes it.
+    #[error("ticket {ticket} is observed by somebody else")]
+    Busy {
+        /// Which.
+        ticket: agarose_core::TicketId,
+    },
     /// No event can be written.
     #[error("read_only: {cause}")]
     ReadOnly {
@@ -109,6 +115,7 @@ impl RequestError {
                 Refusal::RestoreNotReady { .. } => "restore_not_ready",
             },
             Self::NotFound { .. } => "not_found",
+            Self::Busy { .. } => "busy",
             Self::BadRequest { .. } => "bad_request",
             Self::ReadOnly { .. } => "read_only",
             Self::Gone => "gone",
@@ -161,6 +168,9 @@ impl RequestError {
             },
             Self::NotFound { .. } => {
                 "`agarose sessions` lists what is open, `agarose log ls` what has ended".to_owned()
+            }
+            Self::Busy { ticket } => {
+                format!("wait until they are done, or read along with `agarose show {ticket}`")
             }
             Self::BadRequest { .. } => "correct the field and send it again".to_owned(),
             Self::ReadOnly { .. } => {

@@ -8,6 +8,7 @@
 //! | `driver` | the loop: decide, make durable, let out |
 //! | `kernels` | a supervisor's connection, as commands |
 //! | `recovery` | what a start finds, and what becomes of it |
+//! | `observe` | one observer of a cell, and what it was not given yet |
 //! | `host` | what cells ask for: dispatcher, policy, services |
 //! | `analysis` | facts of cells, recorded beside them and read again |
 //! | `restore` | a namespace that is built anew and published once |
@@ -23,6 +24,7 @@ mod driver;
 mod error;
 pub mod host;
 mod kernels;
+pub mod observe;
 mod recovery;
 mod request;
 pub mod restore;
@@ -81,6 +83,7 @@ struct Inner {
     recovery: Vec<String>,
     projections: Projections,
     host: host::Host,
+    observers: observe::Observers,
 }
 
 /// A ticket that was accepted.

@@ -141,6 +141,7 @@ pub(crate) async fn start(config: EngineConfig) -> Result<Engine, StartError> {
             recovery,
             projections: Projections::default(),
             host,
+            observers: crate::observe::Observers::default(),
         }),
     })
 }

@@ -15,6 +15,7 @@ use agarose_core::{
     attempt::EndCause,
     cell::Phase,
     event::{Output, TicketQueued},
+    host_call::Submission,
     permission::Permission,
     session::Session,
     slot::{Exit, GroupOutcome, ProcessNote, Slot, StopReason},
@@ -123,6 +124,15 @@ pub struct TicketView {
     /// What it reads, writes and deletes, as it was recorded with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis: Option<Summary>,
+    /// The result that it handed in; it counts because the cell completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<SubmissionView>,
+    /// What it asked its host for: the first of them, when they are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_calls: Vec<HostCallView>,
+    /// How often it asked its host for something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host_calls_count: u64,
     /// What it is for: `scientific`, `scratch`, `recovery` or `system`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<String>,
@@ -138,6 +148,36 @@ pub struct TicketView {
     /// Whether its result can still be trusted, in its session as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<crate::stale::VerdictView>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A result that a cell handed in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubmissionView {
+    /// It.
+    pub output: serde_json::Value,
+    /// What was done.
+    pub completion_bullets: Vec<String>,
+}
+
+/// What a cell asked its host for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCallView {
+    /// Its number in its kernel.
+    pub id: String,
+    /// What was asked for.
+    pub method: String,
+    /// Its arguments in short, with secrets masked.
+    pub preview: String,
+    /// `open`, or how it ended.
+    pub outcome: String,
+    /// How long it took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
 }
 
 /// Who asked.
@@ -401,7 +441,14 @@ pub(crate) struct History {
     pub(crate) ended: Option<(Stamp, Word, Executed, EndCause)>,
     /// Why its kernel was told to stop when it ended.
     pub(crate) kernel_stopped: Option<StopReason>,
+    /// The last result that was handed in.
+    pub(crate) submission: Option<Submission>,
+    pub(crate) host_calls: Vec<(Stamp, HostCallView)>,
+    pub(crate) host_calls_count: u64,
 }
+
+/// How many calls of a cell are shown.
+const CALLS_SHOWN: usize = 200;
 
 impl History {
     pub(crate) fn apply(&mut self, stamp: Stamp, event: Event) {
@@ -421,6 +468,28 @@ impl History {
             }
             Event::OutputKept { output, .. } => self.output = Some(output),
             Event::LadderStarted { cause, .. } => self.stopped_for = Some(cause),
+            Event::OutputSubmitted { submission, .. } => self.submission = Some(submission),
+            Event::HostCallStarted(started) => {
+                self.host_calls_count += 1;
+                if self.host_calls.len() < CALLS_SHOWN {
+                    let view = HostCallView {
+                        id: started.call.to_string(),
+                        method: started.method,
+                        preview: started.preview,
+                        outcome: "open".to_owned(),
+                        ms: None,
+                    };
+                    self.host_calls.push((stamp, view));
+                }
+            }
+            Event::HostCallAnswered { call, outcome, .. } => {
+                let id = call.to_string();
+                if let Some((since, view)) = self.host_calls.iter_mut().rev().find(|(_, view)| view.id == id)
+                {
+                    outcome.as_str().clone_into(&mut view.outcome);
+                    view.ms = Some(stamp.mono.saturating_sub(since.mono));
+                }
+            }
             Event::TicketEnded(ended) => {
                 self.ended = Some((stamp, ended.word, ended.executed, ended.cause));
             }
@@ -452,16 +521,13 @@ impl History {
             | Event::RestoreStarted { .. }
             | Event::RestorePublished { .. }
             | Event::RestoreEnded { .. }
-            | Event::HostCallStarted(_)
             | Event::HostCallDispatched { .. }
-            | Event::HostCallAnswered { .. }
             | Event::HostCallCancelRequested { .. }
             | Event::CellDraining { .. }
             | Event::CapabilityGranted { .. }
             | Event::CapabilityConsumed { .. }
             | Event::CapabilityReported { .. }
             | Event::CapabilityVoided { .. }
-            | Event::OutputSubmitted { .. }
             | Event::ArtifactSaved { .. }
             | Event::DocumentWritten { .. }
             | Event::OutputObserved { .. } => {}
@@ -553,6 +619,14 @@ pub(crate) fn ticket(
     .to_owned();
     view.position = if history.ended.is_some() { None } else { position };
     view.executed = history.executed().as_str().to_owned();
+    view.host_calls = history.host_calls.iter().map(|(_, view)| view.clone()).collect();
+    view.host_calls_count = history.host_calls_count;
+    let completed = matches!(&history.ended, Some((_, Word::Completed, _, _)));
+    view.submission = history.submission.as_ref().filter(|_| completed).and_then(|submission| {
+        let bytes = reader.blob(&submission.output).ok().flatten()?;
+        let output = serde_json::from_slice(&bytes).ok()?;
+        Some(SubmissionView { output, completion_bullets: submission.bullets.clone() })
+    });
     if let Some((stamp, lease, ordinal)) = &history.sent {
         view.started_at = Some(rfc3339(stamp.wall));
         view.generation = Some(lease.generation.to_string());

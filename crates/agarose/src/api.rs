@@ -53,6 +53,23 @@ pub(crate) struct SubmittedBody {
     pub(crate) repeated: bool,
 }
 
+/// One observation of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ObservedBody {
+    pub(crate) ticket: String,
+    pub(crate) state: String,
+    pub(crate) running: bool,
+    /// Host calls that are waited for.
+    #[serde(default)]
+    pub(crate) outstanding: Vec<agarose_engine::observe::OutstandingView>,
+    #[serde(default)]
+    pub(crate) output: Vec<RunBody>,
+    #[serde(default)]
+    pub(crate) dropped: u64,
+    /// Where the next observation begins.
+    pub(crate) next: u64,
+}
+
 /// A request to stop a ticket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -313,7 +313,7 @@ fn exit_of(kind: &str, status: u16) -> Exit {
 }
 
 /// A segment of a path.
-fn escaped(segment: &str) -> String {
+pub(crate) fn escaped(segment: &str) -> String {
     let mut text = String::with_capacity(segment.len());
     for byte in segment.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agarose_core::Millis;
-use agarose_engine::{Engine, EngineConfig, KernelLimits, OrphanGrace, StartError, UseIpython};
+use agarose_engine::{Engine, EngineConfig, KernelLimits, OrphanGrace, StartError, UseIpython, host};
 use agarose_journal::OpenError;
 use tokio::{
     runtime::{self, Runtime},
@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) default_timeout: Option<Dur>,
     pub(crate) orphan_grace: Option<OrphanGrace>,
     pub(crate) limits: KernelLimits,
+    /// What cells may ask their host for.
+    pub(crate) policy: host::policy::Policy,
 }
 
 /// A running daemon.
@@ -136,6 +138,7 @@ fn config(dir: &Path, options: Options) -> Result<EngineConfig, Problem> {
     config.kernel.workspace = options.workspace;
     config.kernel.orphan_grace = options.orphan_grace;
     config.kernel.limits = options.limits;
+    config.host_policy = options.policy;
     Ok(config)
 }
 

@@ -35,7 +35,6 @@ const IMAGE_LIMIT: u64 = 4 << 20;
 
 /// A version of an artifact, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub struct ArtifactView {
     /// Its name for ever.
     pub version_id: String,
@@ -67,7 +66,6 @@ pub struct ArtifactView {
 
 /// Where a version came from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub struct LineageView {
     /// The version.
     pub version_id: String,

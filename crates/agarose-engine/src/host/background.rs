@@ -133,7 +133,7 @@ fn shortened(name: &str) -> &str {
 fn told(error: &RequestError) -> HostError {
     let kind = match error {
         RequestError::NotFound { .. } => ErrorKind::NotFound,
-        RequestError::Refused(_) => ErrorKind::Conflict,
+        RequestError::Refused(_) | RequestError::Busy { .. } => ErrorKind::Conflict,
         RequestError::BadRequest { .. } => ErrorKind::BadRequest,
         RequestError::ReadOnly { .. } | RequestError::Gone => ErrorKind::Unavailable,
         RequestError::Internal { .. } => ErrorKind::Internal,

@@ -41,8 +41,8 @@ static CATASTROPHES: LazyLock<Option<RegexSet>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Gives a command its capability, unless it is not one that may run here at all.
-pub(super) fn authorize(asked: &AuthorizeBash, caller: &Caller, clock: &Clock) -> Result<Done, HostError> {
+/// Whether a command may run here at all, whoever allows it; where, and within which root.
+pub(super) fn check(asked: &AuthorizeBash, caller: &Caller) -> Result<(String, String), HostError> {
     let command = asked.command.as_str();
     if command.trim().is_empty() || command.contains('\0') || command.len() > COMMAND_LIMIT {
         return Err(HostError::bad("command: it is empty, holds a NUL, or is longer than 1 MiB"));
@@ -72,7 +72,13 @@ pub(super) fn authorize(asked: &AuthorizeBash, caller: &Caller, clock: &Clock) -
         let message = format!("the command names {name}, which looks like a file of secrets");
         return Err(HostError::new(ErrorKind::Secret, message));
     }
-    let (directory, root) = confined(Path::new(&asked.cwd), &caller.workspace)?;
+    confined(Path::new(&asked.cwd), &caller.workspace)
+}
+
+/// Gives a command its capability.
+pub(super) fn authorize(asked: &AuthorizeBash, caller: &Caller, clock: &Clock) -> Result<Done, HostError> {
+    let (directory, root) = check(asked, caller)?;
+    let digest: [u8; 32] = Sha256::digest(asked.command.as_bytes()).into();
     let mut token = [0u8; 32];
     getrandom::fill(&mut token)
         .map_err(|error| HostError::new(ErrorKind::Io, format!("the system gives no randomness: {error}")))?;

@@ -119,9 +119,10 @@ impl Host {
             method,
             digest: *blake3::hash(&body).as_bytes(),
             bytes: body.len() as u64,
-            preview: match traits.subject.as_str() {
-                "" => secrets::preview(&String::from_utf8_lossy(&body), PREVIEW),
-                subject => secrets::preview(subject, PREVIEW),
+            preview: match (traits.shown, traits.subject.as_str()) {
+                (Some(shown), _) => shown,
+                (None, "") => secrets::preview(&String::from_utf8_lossy(&body), PREVIEW),
+                (None, subject) => secrets::preview(subject, PREVIEW),
             },
             repeatable: traits.repeatable,
             decision,

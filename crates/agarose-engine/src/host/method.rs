@@ -3,7 +3,7 @@
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::{Caller, error::HostError, handlers::Handlers, policy::Verdict};
+use super::{Caller, bash, error::HostError, handlers::Handlers, policy::Verdict};
 use crate::host::error::ErrorKind;
 
 /// The longest arguments of a call, in bytes.
@@ -38,12 +38,14 @@ pub(crate) struct Traits {
     pub(crate) verdict: Verdict,
     /// What rules match on: the command, the path, the code.
     pub(crate) subject: String,
+    /// What is written down of its arguments, where that is not the subject nor all of them.
+    pub(crate) shown: Option<String>,
 }
 
 impl Traits {
     /// Of what is not going to be done.
     pub(crate) const fn refused() -> Self {
-        Self { repeatable: true, verdict: Verdict::Allow, subject: String::new() }
+        Self { repeatable: true, verdict: Verdict::Allow, subject: String::new(), shown: None }
     }
 }
 
@@ -365,7 +367,12 @@ impl Asked {
         Ok(match method {
             "capabilities" => Self::Capabilities.if_nothing(arguments)?,
             "submit_output" => Self::SubmitOutput(read(arguments)?),
-            "bash" => Self::AuthorizeBash(read(arguments)?),
+            "bash" => {
+                let asked = read(arguments)?;
+                // Nobody is asked about what may not be done in any case.
+                bash::check(&asked, caller)?;
+                Self::AuthorizeBash(asked)
+            }
             "bash_start" => Self::ConsumeBash(read(arguments)?),
             "bash_report" => Self::ReportBash(read(arguments)?),
             "read_file" => Self::Files(Files::Read(read(arguments)?)),
@@ -434,7 +441,12 @@ impl Asked {
             },
             Self::Handler { .. } => (false, Verdict::Allow, ""),
         };
-        Traits { repeatable, verdict, subject: subject.to_owned() }
+        let shown = match self {
+            Self::ConsumeBash(shown) => Some(format!("SHA-256 {:.16}", shown.command_sha256)),
+            Self::ReportBash(report) => Some(report.status.as_str().to_owned()),
+            _ => None,
+        };
+        Traits { repeatable, verdict, subject: subject.to_owned(), shown }
     }
 
     /// Whether it changes nothing outside of the log, so that it may be done before it is written down.

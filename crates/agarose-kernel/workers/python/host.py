@@ -135,7 +135,7 @@ class Calls:
                 "too_large", "the arguments of host.%s are %d bytes long, and 15 MiB are allowed" % (method, len(body))
             )
         ok, answer = self._ask(method, body)
-        value, _ = wire_module.scan(answer.decode("utf-8"))
+        value, _ = wire_module.scan(answer.decode("utf-8"), 0)
         if ok:
             value = unpack(value)
             if type(value) is dict:

@@ -1,6 +1,7 @@
 //! The command line: what may be typed, and who does it.
 
 mod analyse;
+mod artifacts;
 mod control;
 mod doctor;
 mod exec;
@@ -81,9 +82,9 @@ enum Command {
     #[command(after_help = "Example:\n  agarose exec -s work -c 'print(1 + 1)'\n\n\
         Ctrl-C cancels exactly this ticket; a second Ctrl-C leaves it running and goes away.")]
     Exec(SubmitArgs),
-    /// Look at a ticket once: what it has printed, and whether it still runs
+    /// Observe a cell: what has come since the last observation, and what it waits for
     #[command(
-        after_help = "Example:\n  agarose observe 01kbcdefghjkmnpqrstvwxyz01 --until yield --yield-after 5s"
+        after_help = "Example:\n  agarose observe 01kbcdefghjkmnpqrstvwxyz01 --until pending --yield-after 5s"
     )]
     Observe(ObserveArgs),
     /// Cancel a ticket, queued or running
@@ -125,6 +126,12 @@ enum Command {
     /// Answer a question with no
     #[command(after_help = "Example:\n  agarose deny p3")]
     Deny(DecideArgs),
+    /// List the artifacts that cells have saved
+    #[command(after_help = "Example:\n  agarose artifacts work")]
+    Artifacts(ArtifactsArgs),
+    /// Say where a version of an artifact came from
+    #[command(after_help = "Example:\n  agarose lineage 01kbcdefghjkmnpqrstvwxyz01")]
+    Lineage(LineageArgs),
     /// Run a notebook or a script, cell by cell
     #[command(after_help = "Examples:\n  agarose run analysis.ipynb --out executed.ipynb\n  \
         agarose run analysis.py -s work --keep-going\n\n\
@@ -232,6 +239,8 @@ pub(crate) struct WaitArgs {
 pub(crate) enum Until {
     /// What has come within a while
     Yield,
+    /// That it waits for its host and for nothing else
+    Pending,
     /// Its last word
     End,
 }
@@ -243,12 +252,24 @@ pub(crate) struct ObserveArgs {
     /// What to wait for
     #[arg(long, value_enum, default_value = "yield")]
     until: Until,
-    /// How long to watch at most, with --until yield
-    #[arg(long, value_name = "DUR", default_value = "1s")]
-    yield_after: Dur,
-    /// Where to begin in its output; the last observation says where it ended
-    #[arg(long, value_name = "OFFSET", default_value = "0")]
-    from: u64,
+    /// How long to watch at most [default: 1s with --until yield, else for ever]
+    #[arg(long, value_name = "DUR")]
+    yield_after: Option<Dur>,
+    /// Where to begin in its output [default: where the last observation ended]
+    #[arg(long, value_name = "OFFSET")]
+    from: Option<u64>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ArtifactsArgs {
+    /// Those of this session only
+    session: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LineageArgs {
+    /// The version, as `agarose artifacts` lists it
+    version: String,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -431,6 +452,8 @@ pub(crate) fn act(cli: Cli) -> Result<ExitCode, Problem> {
         Command::Pending => control::pending(global),
         Command::Approve(args) => control::decide(global, &args, true),
         Command::Deny(args) => control::decide(global, &args, false),
+        Command::Artifacts(args) => artifacts::list(global, &args),
+        Command::Lineage(args) => artifacts::lineage(global, &args),
         Command::Run(args) => run::run(global, &args),
         Command::Analyse(args) => analyse::analyse(global, &args),
         Command::Stale(args) => stale::stale(global, &args),

@@ -1,14 +1,17 @@
 //! `agarose wait` and `agarose observe`: looking without touching.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Global, ObserveArgs, Until, WaitArgs, exec, screen::Screen};
 use crate::{
-    api::{OutputBody, RunBody},
-    client::Client,
-    duration,
+    api::{ObservedBody, OutputBody},
+    client::{Client, parse, ticket_path},
+    duration::{self, Dur},
     report::{Exit, Problem, say},
 };
+
+/// How long a yield is waited for when nobody says.
+const YIELD_AFTER: Dur = Dur(Some(Duration::from_secs(1)));
 
 pub(super) fn wait(global: &Global, args: &WaitArgs) -> Result<Exit, Problem> {
     let mut client = Client::connect(&global.data_dir()?)?;
@@ -26,60 +29,37 @@ pub(super) fn wait(global: &Global, args: &WaitArgs) -> Result<Exit, Problem> {
     Ok(Exit::of_state(&view.state))
 }
 
-/// One observation, as JSON tells it.
-#[derive(serde::Serialize)]
-struct Observation {
-    ticket: String,
-    state: String,
-    running: bool,
-    /// Host calls that are waited for.
-    outstanding: Vec<String>,
-    output: Vec<RunBody>,
-    /// Where the next observation begins.
-    next: u64,
-}
-
 pub(super) fn observe(global: &Global, args: &ObserveArgs) -> Result<Exit, Problem> {
     let mut client = Client::connect(&global.data_dir()?)?;
-    let deadline = match args.until {
-        Until::End => None,
-        Until::Yield => args.yield_after.0.map(|after| Instant::now() + after),
+    let until = match args.until {
+        Until::Yield => "yield",
+        Until::Pending => "pending",
+        Until::End => "end",
     };
-    let screen = Screen::new(!global.json, false);
-    let mut next = args.from;
-    let mut runs = Vec::new();
-    let mut is_last = false;
-    while !is_last {
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        is_last = left.is_some_and(|left| left.is_zero());
-        let output: OutputBody =
-            client.output_within(&args.ticket, next, left.unwrap_or(Duration::from_secs(30)))?;
-        if global.json {
-            runs.extend(output.runs);
-        } else {
-            exec::show(&output, next, &screen);
-        }
-        is_last = output.ended || is_last && next == output.next;
-        next = output.next;
+    let mut query = format!("/observe?until={until}");
+    let patience = args.yield_after.or((args.until == Until::Yield).then_some(YIELD_AFTER));
+    if let Some(after) = patience.and_then(|after| after.0) {
+        query.push_str(&format!("&yield_after_ms={}", after.as_millis()));
     }
-    // The last word comes a moment after the last output; who asked for the end gets it.
-    let (_, view) = match args.until {
-        Until::End => client.wait(&args.ticket, None)?,
-        Until::Yield => client.wait(&args.ticket, Some(Duration::ZERO))?,
-    };
+    if let Some(from) = args.from {
+        query.push_str(&format!("&from={from}"));
+    }
+    let body = client.get(&ticket_path(&args.ticket, &query))?;
+    let observed: ObservedBody = parse(&body)?;
     if global.json {
-        let observation = Observation {
-            ticket: view.ticket.clone(),
-            running: !view.has_ended(),
-            state: view.state.clone(),
-            outstanding: Vec::new(),
-            output: runs,
-            next,
-        };
-        say(&serde_json::to_string(&observation)
-            .map_err(|error| Problem::because("cannot write JSON", &error))?);
+        say(&String::from_utf8_lossy(&body));
     } else {
-        screen.note(&format!("{}; go on with --from {next}", view.state));
+        let screen = Screen::new(true, false);
+        let next = observed.next;
+        let output = OutputBody { runs: observed.output, next, dropped: observed.dropped, ended: false };
+        exec::show(&output, next, &screen);
+        for call in &observed.outstanding {
+            let answer = call.permission.as_deref().map_or_else(String::new, |permission| {
+                format!("; answer with `agarose approve {permission}` or `agarose deny {permission}`")
+            });
+            screen.note(&format!("it waits for host.{} ({}){answer}", call.method, call.id));
+        }
+        screen.note(&format!("{}; the next observation goes on from {next}", observed.state));
     }
-    Ok(if view.has_ended() { Exit::of_state(&view.state) } else { Exit::Done })
+    Ok(if observed.running { Exit::Done } else { Exit::of_state(&observed.state) })
 }

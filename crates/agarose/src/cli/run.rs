@@ -13,6 +13,7 @@ use super::{
     exec::{self, Interrupts, LEAVING},
     owner,
     screen::{Progress, Screen},
+    serve,
     sessions::table,
     submit,
 };
@@ -103,8 +104,13 @@ fn reach(dir: &Path, args: &RunArgs) -> Result<(Client, Option<Embedded>), Probl
             Err(problem) if problem.kind == "no_daemon" && problem.causes.is_empty() => {}
             other => return other.map(|client| (client, None)),
         }
-        let options =
-            Options { python: args.python.clone(), rscript: args.rscript.clone(), ..Options::default() };
+        let options = Options {
+            python: args.python.clone(),
+            rscript: args.rscript.clone(),
+            // Nobody is there who could be asked.
+            policy: serve::policy(&dir, None)?.unattended(),
+            ..Options::default()
+        };
         match Embedded::start(dir, options) {
             Ok(embedded) => return Ok((Client::connect(dir)?, Some(embedded))),
             // A daemon that holds the directory and does not listen yet, or not any more.

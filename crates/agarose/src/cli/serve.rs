@@ -1,8 +1,11 @@
 //! `agarose serve`: the daemon in the foreground.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
 
-use agarose_engine::{KernelLimits, OrphanGrace, UseIpython};
+use agarose_engine::{KernelLimits, OrphanGrace, UseIpython, host::policy::Policy};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
@@ -55,6 +58,9 @@ pub(crate) struct ServeArgs {
     /// Processor time of each process of a kernel
     #[arg(long, value_name = "DUR")]
     cpu: Option<Dur>,
+    /// What cells may ask their host for, in TOML [default: policy.toml in the data directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Niceness of kernels, from 0 to 19
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=19))]
     nice: Option<u8>,
@@ -98,6 +104,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Result<Exit, Problem> 
             nice: args.nice,
             ..KernelLimits::default()
         },
+        policy: policy(&dir, args.policy.as_deref())?,
     };
     log_to_stderr();
     let runtime = daemon::runtime()?;
@@ -133,6 +140,20 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Result<Exit, Problem> 
     });
     runtime.shutdown_background();
     stopped
+}
+
+/// The rules of a file, or of the one in the data directory, if there is one.
+pub(super) fn policy(dir: &Path, named: Option<&Path>) -> Result<Policy, Problem> {
+    let usual = dir.join("policy.toml");
+    let path = match named {
+        Some(path) => path,
+        None if usual.exists() => &usual,
+        None => return Ok(Policy::default()),
+    };
+    Policy::read(path).map_err(|error| {
+        let problem = Problem::new(Exit::Usage, "bad_policy", "the rules for cells cannot be used");
+        problem.caused_by(&error).hint("correct the file; nothing was started")
+    })
 }
 
 async fn tell_ready(global: &Global, daemon: &Daemon) {

@@ -3,6 +3,7 @@
 //! A handler parses, calls the engine once, and says what came of it. It decides nothing.
 
 mod events;
+mod handlers;
 mod listen;
 mod output;
 
@@ -13,7 +14,8 @@ use agarose_core::{
     Language, Millis, Owner, PermissionId, SessionId, TicketId, command::Reach, world::CancelAnswer,
 };
 use agarose_engine::{
-    Asked, Engine, RequestError, SubmitRequest, Submitted, Waited, restore::RestoreRequest,
+    Asked, Engine, OutputChunk, RequestError, SubmitRequest, Submitted, Waited, observe::Until,
+    restore::RestoreRequest,
 };
 use axum::{
     Router,
@@ -21,7 +23,7 @@ use axum::{
     extract::{DefaultBodyLimit, Path, Query, State, rejection::QueryRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -55,6 +57,7 @@ pub(crate) fn router(served: Served) -> Router {
         .route("/v1/tickets/{ticket}", get(show))
         .route("/v1/tickets/{ticket}/wait", get(wait))
         .route("/v1/tickets/{ticket}/output", get(read_output))
+        .route("/v1/tickets/{ticket}/observe", get(observe))
         .route("/v1/tickets/{ticket}/cancel", post(cancel))
         .route("/v1/tickets/{ticket}/retry", post(retry))
         .route("/v1/sessions", get(sessions))
@@ -68,6 +71,9 @@ pub(crate) fn router(served: Served) -> Router {
         .route("/v1/resume", post(resume))
         .route("/v1/permissions", get(permissions).post(propose))
         .route("/v1/permissions/{permission}", post(decide))
+        .route("/v1/artifacts", get(artifacts))
+        .route("/v1/artifacts/{version}/lineage", get(lineage))
+        .route("/v1/handlers", any(handlers::serve))
         .route("/v1/events", get(read_events))
         .route("/v1/status", get(status))
         .route("/v1/shutdown", post(shutdown))
@@ -282,6 +288,45 @@ async fn read_output(
     let wait = asked.wait_ms.filter(|wait| *wait > 0).map(Duration::from_millis);
     let chunk = served.engine.output(ticket_id(&ticket)?, asked.from, max, wait).await?;
     Ok(Json(output::body(chunk)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObserveQuery {
+    until: Until,
+    yield_after_ms: Option<u64>,
+    from: Option<u64>,
+}
+
+async fn observe(
+    State(served): State<Served>,
+    Path(ticket): Path<String>,
+    asked: Result<Query<ObserveQuery>, QueryRejection>,
+) -> Answer<api::ObservedBody> {
+    let asked = query(asked)?;
+    let ticket = ticket_id(&ticket)?;
+    let patience = asked.yield_after_ms.map(Duration::from_millis);
+    let observed = served.engine.observe(ticket, asked.until, patience, asked.from).await?;
+    let chunk =
+        OutputChunk { runs: observed.output, next: observed.next, dropped: observed.dropped, ended: false };
+    let output = output::body(chunk);
+    Ok(Json(api::ObservedBody {
+        ticket: ticket.to_string(),
+        running: matches!(observed.state.as_str(), "queued" | "running"),
+        state: observed.state,
+        outstanding: observed.outstanding,
+        output: output.runs,
+        dropped: output.dropped,
+        next: output.next,
+    }))
+}
+
+async fn artifacts(State(served): State<Served>) -> Result<Response, Refused> {
+    Ok(Json(served.engine.artifacts()?).into_response())
+}
+
+async fn lineage(State(served): State<Served>, Path(version): Path<String>) -> Result<Response, Refused> {
+    Ok(Json(served.engine.lineage(&version)?).into_response())
 }
 
 async fn cancel(
