@@ -308,6 +308,7 @@ fn exit_of(kind: &str, status: u16) -> Exit {
         ("bad_request", _) | (_, 400 | 413 | 422) => Exit::Usage,
         (_, 404) => Exit::NotFound,
         (_, 500..=502) => Exit::Error,
+        ("busy", _) => Exit::Busy,
         _ => Exit::Refused,
     }
 }

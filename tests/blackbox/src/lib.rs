@@ -310,6 +310,21 @@ impl Lab {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
+    /// What the daemon answers to a GET over its socket: the status and the body as it is.
+    #[must_use]
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let mut daemon = UnixStream::connect(self.data().join("agarose.sock")).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: agarose\r\nConnection: close\r\n\r\n");
+        daemon.write_all(request.as_bytes()).unwrap();
+        let answer = read_all(daemon);
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        // A chunk is a line with its size and then itself; ours hold whole lines of JSON.
+        let lines = body.lines().filter(|line| !is_chunked || line.starts_with(['{', '[']));
+        (status, lines.collect::<Vec<_>>().join("\n"))
+    }
+
     /// A session's cut.
     #[must_use]
     pub fn session(&self, session: &str) -> Value {

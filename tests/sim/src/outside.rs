@@ -146,6 +146,10 @@ impl Outside {
             | Effect::SendInterrupt { lease, .. }
             | Effect::StopGroup { lease, .. }
             | Effect::ReleaseResult { lease, .. } => lease.generation,
+            // The cells here ask their host for nothing; the properties of calls are the core's.
+            Effect::PerformHostCall { .. }
+            | Effect::CancelHostCall { .. }
+            | Effect::AnswerHostCall { .. } => return,
         };
         let pause = self.delay();
         let Some(supervisor) = self.supervisors.get_mut(&to) else { return };
@@ -199,7 +203,10 @@ impl Outside {
     pub fn serve(&mut self, now: u64, epoch: u64, to: Generation, request: &Effect) {
         let Some(supervisor) = self.supervisors.get_mut(&to) else { return };
         match request {
-            Effect::StartKernel { .. } => {}
+            Effect::StartKernel { .. }
+            | Effect::PerformHostCall { .. }
+            | Effect::CancelHostCall { .. }
+            | Effect::AnswerHostCall { .. } => {}
             Effect::SendExecute { lease, .. } => {
                 let known = supervisor.held.contains_key(lease)
                     || supervisor.running.as_ref().is_some_and(|running| running.lease == *lease);

@@ -45,8 +45,8 @@ pub(crate) struct Pending {
     /// What its service has still to do.
     pub(super) asked: Option<Asked>,
     pub(super) stop: Stop,
-    /// Its answer, while that is not durable: whether it is a value, and its JSON.
-    pub(super) body: Option<(bool, Vec<u8>)>,
+    /// Its service's answer, while that is not durable: how the service says it ended, and its JSON.
+    pub(super) body: Option<(CallOutcome, Vec<u8>)>,
 }
 
 /// What a service has done.
@@ -183,7 +183,7 @@ impl Host {
         &self,
         served: Result<Done, HostError>,
         repeatable: bool,
-    ) -> (Answered, (bool, Vec<u8>), Vec<Attachment>) {
+    ) -> (Answered, (CallOutcome, Vec<u8>), Vec<Attachment>) {
         let done = served.and_then(|done| {
             let body = serde_json::to_vec(&done.value);
             let body = body.map_err(|error| HostError::new(ErrorKind::Internal, error.to_string()))?;
@@ -202,7 +202,7 @@ impl Host {
                 });
                 let bytes = body.len() as u64;
                 let answered = Answered { outcome: CallOutcome::Ok, bytes, answer, facts: done.facts };
-                (answered, (true, body), attachments)
+                (answered, (CallOutcome::Ok, body), attachments)
             }
             Err(error) => {
                 let outcome = if error.kind == ErrorKind::Cancelled.as_str() {
@@ -212,7 +212,7 @@ impl Host {
                     CallOutcome::Failed { kind: error.kind.clone(), message }
                 };
                 let body = error.to_json();
-                (Answered::plain(outcome, body.len() as u64), (false, body), Vec::new())
+                (Answered::plain(outcome.clone(), body.len() as u64), (outcome, body), Vec::new())
             }
         }
     }

@@ -146,9 +146,10 @@ impl Host {
     /// Gives a call its answer: its own when it has one, else what the outcome says.
     fn deliver(&self, lease: Lease, call: CallId, outcome: &CallOutcome, stored: Option<Vec<u8>>) {
         let Some(pending) = self.pending(|pending| pending.remove(&(lease.generation, call))) else { return };
-        let own = pending.body.filter(|(ok, _)| *ok == (*outcome == CallOutcome::Ok));
+        // What was decided may be something else than what the service said.
+        let own = pending.body.filter(|(said, _)| said == outcome);
         let (ok, body) = match (own, stored, outcome) {
-            (Some(own), ..) => own,
+            (Some((_, body)), _, outcome) => (*outcome == CallOutcome::Ok, body),
             (None, Some(stored), CallOutcome::Ok) => (true, stored),
             (None, None, CallOutcome::Ok) => {
                 let lost = HostError::new(

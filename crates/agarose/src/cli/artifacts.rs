@@ -60,7 +60,7 @@ fn row(artifact: &Artifact) -> [String; 6] {
 }
 
 pub(super) fn lineage(global: &Global, args: &LineageArgs) -> Result<Exit, Problem> {
-    let path = format!("/v1/artifacts/{}/lineage", escaped(&args.version));
+    let path = format!("/v1/artifacts/{}/lineage", escaped(&args.id));
     let body = Client::connect(&global.data_dir()?)?.get(&path)?;
     if global.json {
         say(&String::from_utf8_lossy(&body));

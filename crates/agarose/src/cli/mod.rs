@@ -269,7 +269,8 @@ pub(crate) struct ArtifactsArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LineageArgs {
     /// The version, as `agarose artifacts` lists it
-    version: String,
+    #[arg(value_name = "VERSION")]
+    id: String,
 }
 
 #[derive(Clone, Debug, Args)]

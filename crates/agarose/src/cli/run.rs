@@ -108,7 +108,7 @@ fn reach(dir: &Path, args: &RunArgs) -> Result<(Client, Option<Embedded>), Probl
             python: args.python.clone(),
             rscript: args.rscript.clone(),
             // Nobody is there who could be asked.
-            policy: serve::policy(&dir, None)?.unattended(),
+            policy: serve::policy(dir, None)?.unattended(),
             ..Options::default()
         };
         match Embedded::start(dir, options) {
