@@ -137,7 +137,11 @@ impl Host {
     fn heard(&self, lease: Lease, call: CallId, told: Result<Decided, RequestError>) {
         match told {
             // What was decided now comes as an effect.
-            Ok(Decided { changed: true, .. }) | Ok(Decided { answer: Answer::Call(CallReply::Open), .. }) => {
+            Ok(Decided { changed: true, .. }) => {}
+            Ok(Decided { answer: Answer::Call(CallReply::Open), .. }) => {
+                if self.early(|early| early.remove(&(lease.generation, call))) {
+                    self.perform(lease, call);
+                }
             }
             Ok(Decided { answer: Answer::Call(CallReply::Answered { outcome, answer }), .. }) => {
                 let stored = answer.and_then(|blob| self.0.reader.blob(&blob).ok().flatten());
@@ -156,8 +160,12 @@ impl Host {
 
     /// Lets the service of a call begin.
     pub(super) fn perform(&self, lease: Lease, call: CallId) {
+        let key = (lease.generation, call);
         let begun = self.pending(|pending| {
-            let pending = pending.get_mut(&(lease.generation, call))?;
+            let Some(pending) = pending.get_mut(&key) else {
+                self.early(|early| early.insert(key));
+                return None;
+            };
             Some((pending.asked.take()?, pending.caller.clone(), Arc::clone(&pending.stop)))
         });
         let Some((asked, caller, stop)) = begun else { return };

@@ -27,7 +27,7 @@ mod secrets;
 mod submission;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
 };
@@ -59,6 +59,9 @@ pub(crate) struct Shared {
     data_dir: PathBuf,
     policy: Policy,
     pending: Mutex<BTreeMap<(Generation, CallId), Pending>>,
+    /// Calls that may begin and whose arguments have not come yet: somebody answered a question before the
+    /// supervisor of a cell was found again.
+    early: Mutex<BTreeSet<(Generation, CallId)>>,
     handlers: Handlers,
     artifacts: artifacts::Index,
     /// What the services of the daemon itself are asked for; there once it has started.
@@ -86,6 +89,7 @@ impl Host {
             data_dir,
             policy,
             pending: Mutex::default(),
+            early: Mutex::default(),
             handlers: Handlers::default(),
             artifacts: artifacts::Index::default(),
             engine: OnceLock::new(),
@@ -121,6 +125,10 @@ impl Host {
         act(&mut self.0.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn early<T>(&self, act: impl FnOnce(&mut BTreeSet<(Generation, CallId)>) -> T) -> T {
+        act(&mut self.0.early.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Does what the loop says; nothing when it is of another kind.
     pub(crate) fn act(&self, effect: &Effect) {
         match effect {
@@ -145,6 +153,7 @@ impl Host {
 
     /// Gives a call its answer: its own when it has one, else what the outcome says.
     fn deliver(&self, lease: Lease, call: CallId, outcome: &CallOutcome, stored: Option<Vec<u8>>) {
+        self.early(|early| early.remove(&(lease.generation, call)));
         let Some(pending) = self.pending(|pending| pending.remove(&(lease.generation, call))) else { return };
         // What was decided may be something else than what the service said.
         let own = pending.body.filter(|(said, _)| said == outcome);
