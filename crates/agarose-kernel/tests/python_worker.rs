@@ -1201,12 +1201,3 @@ fn shutdown_runs_exit_handlers_and_waits_for_no_thread() -> Outcome<()> {
         Ok(())
     })
 }
-
-#[test]
-fn the_host_explains_that_it_is_not_there_yet() -> Outcome<()> {
-    each(|python| {
-        let cell = last(python, &["host.bash('ls')"])?;
-        assert!(cell.error().starts_with("AttributeError: host.bash is not available"), "{}", cell.error());
-        Ok(())
-    })
-}
