@@ -1,5 +1,5 @@
 //! Verdicts on many sessions: reads JSON lines `{"lang", "policy"?, "order"?, "runs": [{"cell", "src",
-//! "status"?}]}`, writes one line per session: the verdict on each run, with its cause.
+//! "status"?, "evidence"?}]}`, writes one line per session: the verdict on each run, with its cause.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn main() -> std::io::Result<()> {
                 facts: Arc::new(analyse(language, run["src"].as_str().unwrap_or(""))),
                 status,
                 generation: 1,
-                evidence: None,
+                evidence: serde_json::from_value(run["evidence"].clone())?,
             });
         }
         serde_json::to_writer(&mut out, &project.verdicts(policy))?;

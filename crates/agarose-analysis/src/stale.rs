@@ -6,6 +6,10 @@
 //! only possible, is folded into the state that was there. A run remembers the states that it read; it is
 //! stale when one of them is no longer what the name has, or when the run that made it is itself stale.
 //!
+//! Beside the state that follows from the facts there is, where the kernel can tell, the value itself (its
+//! fingerprint). It shows that an equal value was written, that something only possible did not happen, and
+//! what code that nobody can read did; it is only believed as long as every run came with a report.
+//!
 //! Two policies say which later runs count ([`Policy`]). `fresh` is only said when no fact of any later run
 //! that counts, however unsure, can have touched what the run depends on.
 
@@ -14,14 +18,14 @@ mod verdict;
 mod what_if;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Channel, Code, Facts};
 pub use what_if::WhatIf;
-use world::World;
+use world::{State, World};
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,16 +41,26 @@ pub enum Status {
     Rejected,
 }
 
-/// What the kernel saw of a run, which the analysis could not know.
+/// What the kernel saw of a run, which the analysis could not know: the names whose value is not what was
+/// known of it after the run before.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Names bound, rebound or changed.
-    pub changed: BTreeSet<String>,
-    /// Names unbound.
-    pub removed: BTreeSet<String>,
-    /// The lists are complete: every name was compared by identity and full content. Only then do they take
-    /// away facts that are not certain.
-    pub complete: bool,
+    /// Which report of this kernel it is. When one is missing, nothing that was known still holds.
+    pub number: u64,
+    /// What the names are now.
+    pub values: BTreeMap<String, Value>,
+}
+
+/// What the kernel knows of a name's value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// A fingerprint of all of it: equal ones of one kernel are values that nobody can tell apart.
+    Known(String),
+    /// It is something, and cannot be told.
+    Unknown,
+    /// The name is not bound.
+    Unbound,
 }
 
 /// One run, as the log has it.
@@ -180,8 +194,9 @@ struct ReadAt {
     name: u32,
     /// Changes of the name before the read.
     seen: u32,
-    sure: u64,
-    full: u64,
+    state: State,
+    /// Its value was known by the kernel then.
+    valued: bool,
 }
 
 impl Project {

@@ -6,16 +6,16 @@
 //! `~` what is only possible. Names of the language itself are left out.
 //!
 //! A session's fence is `runs LANGUAGE [current_state]`; a line `@cell` begins a run, `@edit cell` a change
-//! of the document, `@what-if cell` a question. Its line has the verdict on each cell that is not fresh, and
-//! through what.
+//! of the document, `@what-if cell` a question. `@cell sees x=7 y=? z=` adds what the kernel saw. Its line
+//! has the verdict on each cell that is not fresh, and through what.
 #![expect(clippy::unwrap_used, reason = "a specification that cannot be read is a failure")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agarose_analysis::stale::{Policy, Project, Run, Status, Through, Verdict};
+use agarose_analysis::stale::{Evidence, Policy, Project, Run, Status, Through, Value, Verdict};
 use agarose_analysis::{Certainty, Facts, Language, Via, analyse};
 
 struct Case {
@@ -128,6 +128,20 @@ fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).unwrap().as_str().unwrap().to_owned()
 }
 
+/// What a kernel saw: `x=7` for a value, `x=?` for one it cannot tell, `x=` for none.
+fn seen(report: &str) -> BTreeMap<String, Value> {
+    let entry = |word: &str| {
+        let (name, value) = word.split_once('=').unwrap();
+        let value = match value {
+            "?" => Value::Unknown,
+            "" => Value::Unbound,
+            value => Value::Known(value.to_owned()),
+        };
+        (name.to_owned(), value)
+    };
+    report.split_whitespace().map(entry).collect()
+}
+
 /// Plays a session and says what became of its cells.
 fn play(fence: &str, source: &str) -> String {
     let mut words = fence.split_whitespace().skip(1);
@@ -145,13 +159,19 @@ fn play(fence: &str, source: &str) -> String {
             let answer = project.what_if(cell, &facts);
             write!(answers, "stale {}; run {}", answer.stale.join(" "), answer.rerun.join(" ")).unwrap();
         } else {
+            let (head, evidence) = match head.split_once(" sees") {
+                Some((head, report)) => (head, Some(report)),
+                None => (head, None),
+            };
             let (cell, status) = match head.split_once(' ') {
                 Some((cell, "fails")) => (cell, Status::Failed),
                 Some((_, other)) => panic!("a run does not end as {other:?}"),
                 None => (head, Status::Completed),
             };
+            let evidence =
+                evidence.map(|report| Evidence { number: project.len() as u64, values: seen(report) });
             let facts = Arc::new(facts);
-            project.append(Run { cell: cell.to_owned(), facts, status, generation: 1, evidence: None });
+            project.append(Run { cell: cell.to_owned(), facts, status, generation: 1, evidence });
         }
     }
     if !answers.is_empty() {

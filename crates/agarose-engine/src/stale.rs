@@ -9,14 +9,14 @@ use std::{
 use agarose_analysis::{
     Facts,
     policy::{Origin, Seen},
-    stale::{Cause, Policy, Project, Run, Status, Through, Verdict},
+    stale::{Cause, Evidence, Policy, Project, Run, Status, Through, Value, Verdict},
 };
 use agarose_core::{
     BlobRef, Event, Executed, Generation, Language, OwnerKind, SessionId, TicketId, Word,
     event::TicketQueued, ticket::Work,
 };
 use agarose_journal::Reader;
-use agarose_kernel::wire::worker::FileUse;
+use agarose_kernel::wire::worker::{FileUse, NamesSeen};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -258,7 +258,7 @@ impl Projection {
             facts: Arc::clone(&facts),
             status,
             generation: generation.0,
-            evidence: None,
+            evidence: result.as_ref().and_then(|result| result.names.clone()).map(evidence),
         });
         self.runs.push(Ran {
             ticket,
@@ -434,6 +434,13 @@ fn restored_cell(queued: &TicketQueued) -> Option<String> {
     }
     let metadata: serde_json::Value = serde_json::from_str(queued.metadata.as_deref()?).ok()?;
     Some(metadata.get("restores")?.get("cell")?.as_str()?.to_owned())
+}
+
+fn evidence(names: NamesSeen) -> Evidence {
+    let known = names.known.into_iter().map(|(name, value)| (name, Value::Known(value)));
+    let unknown = names.unknown.into_iter().map(|name| (name, Value::Unknown));
+    let unbound = names.unbound.into_iter().map(|name| (name, Value::Unbound));
+    Evidence { number: names.number, values: known.chain(unknown).chain(unbound).collect() }
 }
 
 fn status(word: Word, facts: &Facts, error: Option<&str>) -> Status {

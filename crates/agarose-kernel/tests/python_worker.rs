@@ -919,6 +919,52 @@ fn files_read_and_written_are_recorded() -> Outcome<()> {
 }
 
 #[test]
+fn what_became_of_the_names_is_told_where_it_is_certain() -> Outcome<()> {
+    each(|python| {
+        let mut worker = start(python)?;
+        let mut names = |source: &str| worker.run(source).map(|cell| cell.field("names"));
+        let first = names("x, xs, text = 1, [1, {'k': (2,)}], 'secret'")?;
+        assert_eq!(
+            (&first["number"], first["known"].as_object().map(serde_json::Map::len)),
+            (&json!(0), Some(3))
+        );
+        let (x, xs) = (text(&first["known"]["x"]), text(&first["known"]["xs"]));
+        assert_eq!(names("print(x, xs, text)")?, json!({"number": 1}), "what is as it was is not told");
+        let other = names("x += 1; xs.append(3)")?;
+        assert!(text(&other["known"]["x"]) != x && text(&other["known"]["xs"]) != xs, "{other}");
+        let again = names("x -= 1; xs.pop();")?;
+        assert_eq!(
+            again,
+            json!({"number": 3, "known": {"x": x, "xs": xs}}),
+            "equal values have equal fingerprints"
+        );
+        for (source, report) in [
+            ("ys = xs", json!({"number": 4, "unknown": ["xs", "ys"]})),
+            ("del ys", json!({"number": 5, "known": {"xs": xs}, "unbound": ["ys"]})),
+            ("it = iter(xs)", json!({"number": 6, "unknown": ["xs", "it"]})),
+            ("del it, xs", json!({"number": 7, "unbound": ["xs", "it"]})),
+            ("rows = [[]] * 2", json!({"number": 8, "unknown": ["rows"]})),
+            ("pair = ([],)", json!({"number": 9, "unknown": ["pair"]})),
+            ("x = x +", json!({"number": 10})),
+            ("exec('x' + ' = 1')", json!({"number": 11})),
+            ("for i in range(600): globals()[f'n{i}'] = i", Value::Null),
+            ("class Odd(int): pass\nx = Odd(1)", json!({"number": 13, "unknown": ["x", "Odd"]})),
+        ] {
+            assert_eq!(names(source)?, report, "{source}");
+        }
+        let function = names("def f(q): return q + 1")?;
+        let known = text(&function["known"]["f"]);
+        assert_eq!(names("f.note = 1")?["unknown"], json!(["f"]));
+        assert_eq!(names("del f.note")?["known"]["f"], known);
+        assert!(text(&names("def f(q): return q + 2")?["known"]["f"]) != known);
+        let mut other = start(python)?;
+        let elsewhere = other.run("x = 1")?.field("names");
+        assert!(text(&elsewhere["known"]["x"]) != x, "fingerprints of another kernel tell nothing");
+        Ok(())
+    })
+}
+
+#[test]
 fn many_files_are_counted_beyond_the_bound() -> Outcome<()> {
     each(|python| {
         let mut worker = start(python)?;

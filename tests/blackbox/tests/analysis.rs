@@ -134,13 +134,14 @@ fn the_order_of_running_counts_and_not_the_order_on_the_page() {
 #[test]
 fn a_cell_that_may_do_anything_taints_what_ran_before_until_all_runs_again() {
     let lab = Lab::started();
+    // What an object is, the kernel cannot see.
     let run_all = || {
-        cell(&lab, "c1", "x = 1");
-        cell(&lab, "c2", "exec(compile('x' + ' = 2', 'p', 'exec'))");
+        cell(&lab, "c1", "class Note: pass\nx = Note()");
+        cell(&lab, "c2", "exec(compile('x' + '.a = 2', 'p', 'exec'))");
         cell(&lab, "c3", "y = x");
     };
     run_all();
-    cell(&lab, "c2", "exec(compile('x' + ' = 3', 'p', 'exec'))");
+    cell(&lab, "c2", "exec(compile('x' + '.a = 3', 'p', 'exec'))");
     let view = lab.run(["stale", "s", "--json"]).ok().json();
     let third = &view["cells"][2];
     assert_eq!(third["verdict"], "uncertain", "{view:#}");
@@ -150,6 +151,26 @@ fn a_cell_that_may_do_anything_taints_what_ran_before_until_all_runs_again() {
     );
     run_all();
     assert!(verdicts(&lab, &[]).iter().all(|(_, verdict)| verdict == "fresh" || verdict == "superseded"));
+}
+
+#[test]
+fn what_the_kernel_saw_of_a_value_counts_before_what_might_have_become_of_it() {
+    let mut lab = Lab::started();
+    cell(&lab, "c1", "x, xs = 1, [1]");
+    cell(&lab, "c2", "print(x)");
+    cell(&lab, "c3", "print(len(xs))");
+    let third = |view: &Value| (text(&view["cells"][2]["verdict"]), text(&view["cells"][2]["cause"]["what"]));
+    cell(&lab, "c0", "exec(compile('z' + ' = 2', 'p', 'exec'))\nx = 3 - 2");
+    let fresh = [("c1", "fresh"), ("c2", "fresh"), ("c3", "fresh")];
+    assert_eq!(verdicts(&lab, &["--current-state"])[..3], pairs(&fresh));
+    cell(&lab, "c0", "exec(compile('xs' + '.append(2)', 'p', 'exec'))");
+    let view = lab.run(["stale", "s", "--current-state", "--json"]).ok().json();
+    assert_eq!(third(&view), ("stale".to_owned(), "xs".to_owned()), "{view:#}");
+    // A crash of the daemon loses nothing of what was seen.
+    lab.kill_daemon();
+    lab.serve(&[]);
+    let after = lab.run(["stale", "s", "--current-state", "--json"]).ok().json();
+    assert_eq!(after, view);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From the folded runs to verdicts, in one pass and one spread.
 
-use super::world::{Name, World, apply};
+use super::world::{World, apply};
 use super::{Cause, Judgement, Policy, Project, ReadAt, Seen, Status, Through, Verdict};
 use crate::facts::{Certainty, Channel, Code};
 
@@ -28,10 +28,11 @@ pub(super) fn judge(project: &Project, policy: Policy) -> Vec<Judgement> {
         })
         .collect();
     let mut judgements: Vec<Judgement> = Vec::with_capacity(runs.len());
+    let mut bindings_only: Vec<bool> = Vec::with_capacity(runs.len());
     for (index, run) in runs.iter().enumerate() {
         let index = index as u32;
         let key = (run.language, run.generation);
-        let judgement = match (project.worlds.get(&key), suffixes.get(&key)) {
+        let (judgement, bindings) = match (project.worlds.get(&key), suffixes.get(&key)) {
             (Some(world), Some(suffixes)) => {
                 let place = places[index as usize];
                 Judge { project, policy, world, suffixes, places: &places }.direct(
@@ -41,11 +42,12 @@ pub(super) fn judge(project: &Project, policy: Policy) -> Vec<Judgement> {
                     latest[index as usize],
                 )
             }
-            _ => Judgement { verdict: Verdict::Fresh, cause: None },
+            _ => (Judgement { verdict: Verdict::Fresh, cause: None }, false),
         };
         judgements.push(judgement);
+        bindings_only.push(bindings);
     }
-    spread(project, policy, &places, &mut judgements);
+    spread(project, policy, &places, &mut judgements, &mut bindings_only);
     judgements
 }
 
@@ -92,10 +94,11 @@ struct Judge<'p> {
 }
 
 impl Judge<'_> {
-    /// The verdict without that of producers.
-    fn direct(&self, index: u32, run: &Seen, place: u32, latest: bool) -> Judgement {
-        let itself =
-            |verdict| Judgement { verdict, cause: Some(Cause { through: Through::Itself, by_run: None }) };
+    /// The verdict without that of producers, and whether it only doubts that what the run bound is still there.
+    fn direct(&self, index: u32, run: &Seen, place: u32, latest: bool) -> (Judgement, bool) {
+        let itself = |verdict| {
+            (Judgement { verdict, cause: Some(Cause { through: Through::Itself, by_run: None }) }, false)
+        };
         if self.project.newest.get(&run.language).is_some_and(|newest| run.generation < *newest) {
             return itself(Verdict::Detached);
         }
@@ -125,14 +128,22 @@ impl Judge<'_> {
         if let Some(path) = self.project.files_changed.get(&index) {
             raise(Verdict::Stale, Through::Channel(Channel::File, Some(path.clone())), None);
         }
-        self.barriers(index, run, place, &mut raise);
+        self.barriers(index, run.reads.iter().map(|read| (read.name, read.valued)), place, &mut raise);
         if run.reads_all {
             self.anything(index, place, &mut raise);
         }
+        let inputs = found.verdict;
+        let mut raise = |verdict: Verdict, through: Through, by_run: Option<u32>| {
+            if verdict > found.verdict {
+                found = Judgement { verdict, cause: Some(Cause { through, by_run }) };
+            }
+        };
+        self.barriers(index, run.writes.iter().map(|name| (*name, true)), place, &mut raise);
         if !latest {
             raise(Verdict::Superseded, Through::Itself, cell.and_then(|cell| cell.run));
         }
-        found
+        let bindings_only = found.verdict == Verdict::Uncertain && inputs < Verdict::Uncertain;
+        (found, bindings_only)
     }
 
     /// Whether a run counts against one that stands at `place`.
@@ -150,11 +161,11 @@ impl Judge<'_> {
         let others = later.iter().position(|change| change.run != index);
         let Some(first) = others else { return (Verdict::Fresh, None) };
         if self.policy == Policy::CurrentState {
-            if name.full == read.full {
+            if name.state.is(read.state) {
                 return (Verdict::Fresh, None);
             }
             // The run's own change is not a reason against it: only what came on top.
-            if first > 0 || name.sure != read.sure {
+            if first > 0 || name.state.sure != read.state.sure {
                 return self.replay(index, read, place, later);
             }
             return (Verdict::Uncertain, Some(later[first].run));
@@ -180,37 +191,42 @@ impl Judge<'_> {
             .iter()
             .rposition(|change| change.replaces && change.run != index && self.counts(change.run, place))
             .unwrap_or(0);
-        let mut now = Name { sure: read.sure, full: read.full, ..Name::default() };
-        let mut own = (read.sure, read.full);
+        let mut now = read.state;
+        let mut own = read.state;
         let mut blame: Option<u32> = None;
+        // The value that the kernel saw is what it is with all changes; without some, it would be another.
+        let mut skipped = false;
         for change in &later[from..] {
-            if change.run == index {
-                apply(&mut now, *change);
-                own = (now.sure, now.full);
+            let counts = change.run == index || self.counts(change.run, place);
+            skipped = !counts || (skipped && !change.replaces);
+            if !counts {
                 continue;
             }
-            if !self.counts(change.run, place) {
-                continue;
-            }
-            blame = blame.or(Some(change.run));
             apply(&mut now, *change);
+            if skipped {
+                now.value = None;
+            }
+            if change.run == index {
+                own = now;
+            } else {
+                blame = blame.or(Some(change.run));
+            }
         }
-        let same = |state: u64, before: u64, after: u64| state == before || state == after;
-        if same(now.full, read.full, own.1) {
+        if now.is(read.state) || now.is(own) {
             let skipped = later.iter().any(|change| change.run != index && !self.counts(change.run, place));
             return if skipped { (Verdict::Superseded, None) } else { (Verdict::Fresh, None) };
         }
-        if same(now.sure, read.sure, own.0) {
+        if now.may_be(read.state) || now.may_be(own) {
             return (Verdict::Uncertain, blame);
         }
         (Verdict::Stale, blame)
     }
 
-    /// Runs that may have changed anything, after this one.
+    /// Runs after this one that may have changed anything, these names (and whether the kernel saw them) too.
     fn barriers(
         &self,
         index: u32,
-        run: &Seen,
+        mut names: impl Iterator<Item = (u32, bool)>,
         place: u32,
         raise: &mut impl FnMut(Verdict, Through, Option<u32>),
     ) {
@@ -229,16 +245,17 @@ impl Judge<'_> {
             return;
         };
         let code = self.project.runs[by as usize].barrier.unwrap_or(Code::ExecEval);
-        // A name that was certainly bound again since is known again.
-        let known = |number: u32| {
-            self.world.names[number as usize]
-                .changes
-                .iter()
-                .rev()
-                .take_while(|change| change.run > by)
-                .any(|change| change.replaces)
+        // A name that was certainly bound again since is known again, and one that the kernel can see always was.
+        let known = |number: u32, valued: bool| {
+            self.world.is_seen(number, index, valued)
+                || self.world.names[number as usize]
+                    .changes
+                    .iter()
+                    .rev()
+                    .take_while(|change| change.run > by)
+                    .any(|change| change.replaces)
         };
-        if run.reads.iter().any(|read| !known(read.name)) || run.writes.iter().any(|name| !known(*name)) {
+        if names.any(|(number, valued)| !known(number, valued)) {
             raise(Verdict::Uncertain, Through::Unknown(code), Some(by));
         }
     }
@@ -282,7 +299,15 @@ pub(super) fn through(text: &str) -> Through {
 }
 
 /// What is made from a stale input is stale. Spread from the runs that are, along who read from whom.
-fn spread(project: &Project, policy: Policy, places: &[u32], judgements: &mut [Judgement]) {
+///
+/// A run of which only the bindings are in doubt passes nothing on: who reads one of them is in doubt itself.
+fn spread(
+    project: &Project,
+    policy: Policy,
+    places: &[u32],
+    judgements: &mut [Judgement],
+    bindings_only: &mut [bool],
+) {
     let runs = &project.runs;
     // For each run, the runs that read what it made.
     let mut heads: Vec<u32> = vec![u32::MAX; runs.len()];
@@ -317,7 +342,7 @@ fn spread(project: &Project, policy: Policy, places: &[u32], judgements: &mut [J
                     judgement.verdict == Verdict::Stale
                         || (policy == Policy::DocumentOrder && judgement.verdict == Verdict::Edited)
                 }
-                _ => judgement.verdict == Verdict::Uncertain,
+                _ => judgement.verdict == Verdict::Uncertain && !bindings_only[index],
             };
             if starts
                 || (wave == Verdict::Stale
@@ -343,6 +368,8 @@ fn spread(project: &Project, policy: Policy, places: &[u32], judgements: &mut [J
                 if judgement.verdict < wave {
                     judgement.verdict = wave;
                     judgement.cause = Some(Cause { through: through.clone(), by_run: Some(from) });
+                    open.push(to);
+                } else if judgement.verdict == wave && std::mem::take(&mut bindings_only[to as usize]) {
                     open.push(to);
                 }
             }

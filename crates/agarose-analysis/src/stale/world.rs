@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use super::{ReadAt, Run, Seen, Status};
+use super::{Evidence, ReadAt, Run, Seen, Status, Value};
 use crate::facts::{
     Access, Certainty, Channel, Effect, Facts, Function, Language, Scope, Shape, Strength, Via, Write,
     WriteKind,
@@ -20,6 +20,31 @@ pub(super) struct Change {
     pub(super) certainty: Certainty,
     /// What it folds into a state.
     pub(super) delta: u64,
+    /// The value afterwards, when the kernel knows it.
+    pub(super) value: Option<u64>,
+}
+
+/// What a name is: how it came to be, and its value where the kernel knows it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct State {
+    /// With changes that happen on some path.
+    pub(super) sure: u64,
+    /// With those that are only possible, too.
+    pub(super) full: u64,
+    /// The value's fingerprint.
+    pub(super) value: Option<u64>,
+}
+
+impl State {
+    /// Nobody can tell this state from the other, even by what is only possible.
+    pub(super) fn is(self, other: Self) -> bool {
+        self.full == other.full || (self.value.is_some() && self.value == other.value)
+    }
+
+    /// The states differ at most by what is only possible.
+    pub(super) fn may_be(self, other: Self) -> bool {
+        self.is(other) || self.sure == other.sure
+    }
 }
 
 /// What a name is bound to, as far as facts of other cells need it.
@@ -37,10 +62,13 @@ pub(super) struct Bound {
 #[derive(Debug, Default)]
 pub(super) struct Name {
     pub(super) text: String,
-    /// With changes that happen on some path.
-    pub(super) sure: u64,
-    /// With those that are only possible, too.
-    pub(super) full: u64,
+    pub(super) state: State,
+    /// The run after which the value became known, and was ever since.
+    pub(super) valued_since: Option<u32>,
+    /// The last run that replaced what was there.
+    replaced: Option<u32>,
+    /// Some report of the kernel speaks of it.
+    reported: bool,
     pub(super) changes: Vec<Change>,
     pub(super) bound: Bound,
 }
@@ -56,6 +84,12 @@ pub(super) struct World {
     pub(super) changers: Vec<u32>,
     /// Packages on the search path: to attach one again changes nothing.
     attached: BTreeSet<String>,
+    /// The next report of the kernel, while none is missing.
+    report: Option<u64>,
+    /// None is missing since the kernel began.
+    whole: bool,
+    /// Names whose value is known.
+    valued: BTreeSet<u32>,
 }
 
 /// The effects of one run, before they are folded.
@@ -150,25 +184,22 @@ impl World {
                 }
             }
         }
-        let evidence = run.evidence.as_ref().filter(|evidence| evidence.complete && !rejected);
-        if let Some(evidence) = evidence
-            && barrier.take().is_some()
-        {
-            for name in evidence.changed.iter().chain(&evidence.removed) {
-                let number = self.number(name);
-                effects.change(number, index, Certainty::May, true);
-            }
-        }
+        let evidence = self.follows(run.evidence.as_ref());
         let random = self.channel_reads(facts, &mut effects, rejected);
         if facts.language == Language::R && !rejected {
             self.search_path_read(&mut effects);
         }
-        let reads: Vec<ReadAt> = effects
+        let mut reads: Vec<ReadAt> = effects
             .reads
             .iter()
             .map(|number| {
                 let name = &self.names[*number as usize];
-                ReadAt { name: *number, seen: name.changes.len() as u32, sure: name.sure, full: name.full }
+                ReadAt {
+                    name: *number,
+                    seen: name.changes.len() as u32,
+                    state: self.state_read(*number),
+                    valued: name.valued_since.is_some(),
+                }
             })
             .collect();
         // The same source on the same inputs does the same, unless something is not known of either.
@@ -182,7 +213,7 @@ impl World {
         if exact {
             for read in &reads {
                 identity.push(text_hash(&self.names[read.name as usize].text));
-                identity.push(read.full);
+                identity.push(read.state.full);
             }
         } else {
             identity.push(u64::from(index) << 1);
@@ -191,22 +222,41 @@ impl World {
         let mut writes: Vec<u32> = Vec::new();
         let mut in_place: Vec<u32> = Vec::new();
         if !rejected {
-            self.names_changed(index, facts, complete, evidence, &mut effects);
+            self.names_changed(index, facts, complete, &mut effects);
+            // What the run bound before it called may share its value with what the callee changes.
+            if facts.aliases.iter().any(|alias| facts.writes.contains_key(&alias.name)) {
+                self.call_effects(facts, &mut effects, index);
+            }
             self.channel_writes(index, facts, &mut effects);
+        }
+        let hidden = self.witness(index, evidence, &mut effects);
+        // What changed without a fact that says so may have changed before it was read.
+        for read in reads.iter_mut().filter(|read| barrier.is_none() && hidden.contains(&read.name)) {
+            let unlike = mix(&[u64::from(index), read.state.full]);
+            read.state = State { sure: unlike, full: unlike, value: None };
+        }
+        {
             for (number, mut change) in std::mem::take(&mut effects.writes) {
                 if !complete {
                     change.replaces = false;
                     change.certainty = change.certainty.min(Certainty::May);
                 }
+                writes.push(number);
                 let name = &mut self.names[number as usize];
+                // It was possible, and did not happen.
+                if !change.replaces && change.value.is_some() && change.value == name.state.value {
+                    continue;
+                }
                 let constant = facts.writes.get(&name.text).and_then(|write| constant(write, name));
                 change.delta = match constant {
                     Some(constant) if change.replaces => mix(&[constant, 1]),
                     _ => mix(&[identity, text_hash(&name.text)]),
                 };
-                apply(name, change);
+                apply(&mut name.state, change);
                 name.changes.push(change);
-                writes.push(number);
+                if change.replaces {
+                    name.replaced = Some(index);
+                }
                 if !change.replaces {
                     in_place.push(number);
                 }
@@ -233,15 +283,89 @@ impl World {
         }
     }
 
+    /// The state of a name for whoever reads it now: what may have changed anything may have changed it since it
+    /// was bound, and nobody knows to what.
+    fn state_read(&self, number: u32) -> State {
+        let name = &self.names[number as usize];
+        let mut state = name.state;
+        if let Some(barrier) = self.barriers.last().copied()
+            && name.replaced.is_none_or(|replaced| replaced <= barrier)
+            && !self.is_seen(number, barrier, true)
+        {
+            state.full = mix(&[state.full, u64::from(barrier)]);
+        }
+        state
+    }
+
+    /// The kernel's reports show the name as it was at this run, and whatever became of it since. `valued` says
+    /// whether they did before the run.
+    pub(super) fn is_seen(&self, number: u32, run: u32, valued: bool) -> bool {
+        let name = &self.names[number as usize];
+        let hidden =
+            name.text.starts_with('\u{0}') || (name.text.starts_with("__") && name.text.ends_with("__"));
+        (valued && name.valued_since.is_some_and(|since| since <= run))
+            || (self.whole && !name.reported && !hidden)
+    }
+
+    /// The run's report, if none is missing before it; if one is, what was known is forgotten.
+    fn follows<'e>(&mut self, evidence: Option<&'e Evidence>) -> Option<&'e Evidence> {
+        let evidence = evidence.filter(|evidence| evidence.number < u64::MAX);
+        let next = evidence.map(|evidence| evidence.number + 1);
+        let gapless = evidence.is_some_and(|evidence| self.report.is_none_or(|due| due == evidence.number));
+        self.report = next;
+        self.whole = gapless && (self.whole || evidence.is_some_and(|evidence| evidence.number == 0));
+        if !gapless {
+            for number in std::mem::take(&mut self.valued) {
+                let name = &mut self.names[number as usize];
+                name.state.value = None;
+                name.valued_since = None;
+            }
+        }
+        evidence
+    }
+
+    /// Adds what the kernel saw to a run's effects. Gives the names that changed without a fact that says so.
+    fn witness(&mut self, index: u32, evidence: Option<&Evidence>, effects: &mut Effects) -> BTreeSet<u32> {
+        let mut hidden = BTreeSet::new();
+        for (text, value) in evidence.into_iter().flat_map(|evidence| &evidence.values) {
+            let number = self.number(text);
+            let value = match value {
+                Value::Known(print) => Some(text_hash(print)),
+                Value::Unknown => None,
+                Value::Unbound => Some(UNBOUND),
+            };
+            let name = &mut self.names[number as usize];
+            let before = name.state.value;
+            if before.is_some() && value.is_some() && !effects.writes.contains_key(&number) {
+                effects.change(number, index, Certainty::May, false);
+                hidden.insert(number);
+            }
+            match (value, effects.writes.get_mut(&number)) {
+                (_, Some(change)) => change.value = value,
+                // The value was there all along, and can now be seen or no longer be seen.
+                (_, None) => name.state.value = value,
+            }
+            name.reported = true;
+            name.valued_since = value.map(|_| name.valued_since.unwrap_or(index));
+            if value.is_some() {
+                self.valued.insert(number);
+            } else {
+                self.valued.remove(&number);
+            }
+        }
+        // What is not in the report is what it was.
+        for (number, change) in &mut effects.writes {
+            let name = &self.names[*number as usize];
+            let reported = evidence.is_some_and(|evidence| evidence.values.contains_key(&name.text));
+            if evidence.is_some() && !reported {
+                change.value = name.state.value;
+            }
+        }
+        hidden
+    }
+
     /// Bindings, deletions and changes in place, with what they do to names that share the value.
-    fn names_changed(
-        &mut self,
-        index: u32,
-        facts: &Facts,
-        complete: bool,
-        evidence: Option<&super::Evidence>,
-        effects: &mut Effects,
-    ) {
+    fn names_changed(&mut self, index: u32, facts: &Facts, complete: bool, effects: &mut Effects) {
         // Changes in place first: they are changes of what the names were bound to before.
         for (text, write) in &facts.writes {
             let in_place =
@@ -275,12 +399,6 @@ impl World {
             if changed && !fits {
                 self.mutated(number, Certainty::Possible, true, index, effects);
             }
-        }
-        if let Some(evidence) = evidence {
-            effects.writes.retain(|number, change| {
-                change.certainty != Certainty::Possible
-                    || evidence.changed.contains(&self.names[*number as usize].text)
-            });
         }
         let mut bound: Vec<(u32, Bound, bool)> = Vec::new();
         for (text, write) in &facts.writes {
@@ -572,6 +690,9 @@ impl World {
     }
 }
 
+/// The value of a name that has none.
+const UNBOUND: u64 = 0;
+
 /// What a binding's state follows from, when it follows from the source alone. An import gives what the
 /// module holds, which is what it was unless somebody changed it through this name.
 fn constant(write: &Write, name: &Name) -> Option<u64> {
@@ -605,16 +726,17 @@ fn is_outside(channel: Channel) -> bool {
 }
 
 /// A change on top of a name's states.
-pub(super) fn apply(name: &mut Name, change: Change) {
+pub(super) fn apply(state: &mut State, change: Change) {
+    state.value = change.value;
     if change.replaces {
-        name.sure = change.delta;
-        name.full = change.delta;
+        state.sure = change.delta;
+        state.full = change.delta;
         return;
     }
     if change.certainty > Certainty::Possible {
-        name.sure = mix(&[name.sure, change.delta]);
+        state.sure = mix(&[state.sure, change.delta]);
     }
-    name.full = mix(&[name.full, change.delta]);
+    state.full = mix(&[state.full, change.delta]);
 }
 
 /// `outer` of what is `inner` of an object.
@@ -644,8 +766,13 @@ fn add_object(objects: &mut Vec<(u32, Strength)>, entry: (u32, Strength)) {
 
 impl Effects {
     pub(super) fn change(&mut self, number: u32, run: u32, certainty: Certainty, replaces: bool) {
-        let change =
-            self.writes.entry(number).or_insert(Change { run, replaces: false, certainty, delta: 0 });
+        let change = self.writes.entry(number).or_insert(Change {
+            run,
+            replaces: false,
+            certainty,
+            delta: 0,
+            value: None,
+        });
         change.certainty = change.certainty.max(certainty);
         change.replaces |= replaces;
     }

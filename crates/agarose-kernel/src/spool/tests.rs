@@ -21,6 +21,7 @@ fn result(number: u128, message: &str) -> CellResult {
         files_read: vec![],
         files_written: vec![],
         files_counters: FileCounters::default(),
+        names: None,
         usage: Usage::default(),
         warnings: vec![message.to_owned()],
     }

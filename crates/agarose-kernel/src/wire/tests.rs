@@ -32,6 +32,12 @@ fn result(status: CellStatus) -> CellResult {
         files_read: vec![FileUse { path: "a.csv".into(), size: Some(3), ..FileUse::default() }],
         files_written: vec![],
         files_counters: FileCounters { read_seen: 1, written_seen: 0 },
+        names: Some(NamesSeen {
+            number: 3,
+            known: [("x".into(), "011bfe7972e50712".into())].into(),
+            unknown: vec!["o".into()],
+            unbound: vec![],
+        }),
         usage: Usage { wall_ms: 1, cpu_ms: 2, peak_rss_kb: 3 },
         warnings: vec!["w".into()],
     }

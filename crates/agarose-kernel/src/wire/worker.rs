@@ -1,5 +1,7 @@
 //! What the supervisor and a worker say to each other.
 
+use std::collections::BTreeMap;
+
 use agarose_core::Generation;
 use serde::{Deserialize, Serialize};
 
@@ -238,6 +240,9 @@ pub struct CellResult {
     /// How many there were.
     #[serde(default)]
     pub files_counters: FileCounters,
+    /// What became of the namespace, when the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<NamesSeen>,
     /// What it used.
     #[serde(default)]
     pub usage: Usage,
@@ -290,6 +295,22 @@ pub struct FileUse {
     /// Whether its name looks like a secret's, so that nothing else is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub masked: Option<bool>,
+}
+
+/// The names that are not what they were after the execution before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamesSeen {
+    /// Which report of this worker it is, from 0: one that is missing took its changes with it.
+    pub number: u64,
+    /// A fingerprint of the whole value, comparable within one worker.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub known: BTreeMap<String, String>,
+    /// Names whose value is new, or another, and cannot be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+    /// Names that are not bound any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbound: Vec<String>,
 }
 
 /// How many files an execution used, recorded or not.

@@ -18,6 +18,7 @@ wire_module = need("wire")
 streams_module = need("streams")
 capture_module = need("capture")
 interop_module = need("interop")
+names_module = need("names")
 host_module = need("host")
 
 CO_COROUTINE = 0x80
@@ -78,6 +79,7 @@ class Cells:
         self.namespace = self.main.__dict__
         self.essential = dict(_modules)
         self.files = capture_module.Files(directory, self.output)
+        self.names = names_module.Names(self.namespace)
         self.interop = interop_module.Interop(self)
         # Kept on a descriptor of its own, so that a cell that closed stderr still says why it died.
         faulthandler.enable(self.output.saved[2], all_threads=False)
@@ -248,6 +250,7 @@ class Cells:
         if described is not None:
             result["error"] = described
         result.update(files)
+        result.update(self.names.end())
         wall, cpu, before = begin
         after, own = _getrusage(_CHILDREN), _getrusage(_SELF)
         children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
