@@ -159,7 +159,7 @@ pub(crate) fn parse(parser: &mut Parser, source: &str, old: Option<&Tree>) -> Op
         return None;
     }
     let budget = 2_000 + source.len() / 40;
-    let after_error = 500 + source.len() / 4_000;
+    let after_error = 300 + source.len() / 10_000;
     let (mut calls, mut recovering) = (0_usize, 0_usize);
     let mut progress = |state: &tree_sitter::ParseState| {
         calls += 1;

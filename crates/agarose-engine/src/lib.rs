@@ -143,8 +143,7 @@ impl Inner {
         let origin = stale::origin(queued.owner.kind);
         let (seen, verdict) = self.projections.with(&self.reader, &queued.session, |projection| {
             let workspace = projection.workspace.clone();
-            let run = projection.runs.iter().rposition(|ran| ran.ticket == ticket);
-            let seen = run.map(|run| projection.seen(run, workspace.as_deref()));
+            let seen = projection.run(ticket).map(|run| projection.seen(run as usize, workspace.as_deref()));
             (seen.unwrap_or_default(), projection.verdict(ticket, workspace.as_deref()))
         });
         let visibility = agarose_analysis::policy::visibility(&facts, origin, &seen);

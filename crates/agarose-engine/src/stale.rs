@@ -9,7 +9,7 @@ use std::{
 use agarose_analysis::{
     Facts,
     policy::{Origin, Seen},
-    stale::{Cause, Evidence, Policy, Project, Run, Status, Through, Value, Verdict},
+    stale::{Cause, Evidence, Judgement, Policy, Project, Run, Status, Through, Value, Verdict},
 };
 use agarose_core::{
     BlobRef, Event, Executed, Generation, Language, OwnerKind, SessionId, TicketId, Word,
@@ -132,6 +132,9 @@ pub(crate) struct Projection {
     pub(crate) runs: Vec<Ran>,
     open: BTreeMap<TicketId, Open>,
     cells: BTreeMap<TicketId, String>,
+    places: BTreeMap<TicketId, u32>,
+    /// The verdicts in the document's order as long as nothing else runs, all files being what they were.
+    judged: Option<Arc<[Judgement]>>,
     /// Where its cells run, if the session is there and says so.
     pub(crate) workspace: Option<PathBuf>,
     /// The last event that was folded.
@@ -260,6 +263,8 @@ impl Projection {
             generation: generation.0,
             evidence: result.as_ref().and_then(|result| result.names.clone()).map(evidence),
         });
+        self.judged = None;
+        self.places.insert(ticket, self.runs.len() as u32);
         self.runs.push(Ran {
             ticket,
             cell,
@@ -306,13 +311,26 @@ impl Projection {
 
     /// The verdict on one run.
     pub(crate) fn verdict(&mut self, ticket: TicketId, workspace: Option<&Path>) -> Option<VerdictView> {
-        let run = self.runs.iter().rposition(|ran| ran.ticket == ticket)?;
-        self.compare_files([run as u32], workspace);
-        let verdicts = self.project.verdicts(Policy::DocumentOrder);
-        self.verdict_of(run as u32, &verdicts)
+        let run = self.run(ticket)?;
+        let verdicts = match (self.judged.clone(), self.compare_files([run], workspace)) {
+            (Some(judged), false) => judged,
+            (_, changed) => {
+                let verdicts: Arc<[Judgement]> = self.project.verdicts(Policy::DocumentOrder).into();
+                if !changed {
+                    self.judged = Some(Arc::clone(&verdicts));
+                }
+                verdicts
+            }
+        };
+        self.verdict_of(run, &verdicts)
     }
 
-    fn verdict_of(&self, run: u32, verdicts: &[agarose_analysis::stale::Judgement]) -> Option<VerdictView> {
+    /// Which run a ticket was.
+    pub(crate) fn run(&self, ticket: TicketId) -> Option<u32> {
+        self.places.get(&ticket).copied()
+    }
+
+    fn verdict_of(&self, run: u32, verdicts: &[Judgement]) -> Option<VerdictView> {
         let judgement = verdicts.get(run as usize)?;
         let path = agarose_analysis::stale::path_from(verdicts, run);
         let path: Vec<CauseView> = path.iter().map(|(_, cause)| self.cause(cause)).collect();
@@ -375,8 +393,8 @@ impl Projection {
         }
     }
 
-    /// Tells the project which runs read files that are not any more what they read.
-    fn compare_files(&mut self, runs: impl IntoIterator<Item = u32>, workspace: Option<&Path>) {
+    /// Tells the project which runs read files that are not any more what they read, and says whether any did.
+    fn compare_files(&mut self, runs: impl IntoIterator<Item = u32>, workspace: Option<&Path>) -> bool {
         let mut now: BTreeMap<&str, Option<String>> = BTreeMap::new();
         let mut changed = BTreeMap::new();
         for run in runs {
@@ -389,7 +407,9 @@ impl Projection {
                 }
             }
         }
+        let any = !changed.is_empty();
         self.project.files_changed(changed);
+        any
     }
 }
 
